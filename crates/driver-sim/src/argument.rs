@@ -1,7 +1,7 @@
 //! Arguments of driver calls in a form that safe code can use.
 //!
-//! The obligations of a call (its pointers are valid, as the documentation of the driver demands)
-//! are discharged once, where the trampoline admits the arguments.
+//! The trampoline converts the arguments once. Its caller guarantees that pointers are valid as the
+//! driver's documentation requires.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -33,7 +33,7 @@ impl<T> Clone for In<T> {
 
 impl<T> Copy for In<T> {}
 
-/// A raw argument that becomes a safe one.
+/// A raw argument that can be converted to a safe form.
 pub(crate) trait Admit {
     /// The safe form.
     type Admitted;
@@ -82,30 +82,30 @@ plain! {
 }
 
 impl<T> Out<T> {
-    /// No place.
+    /// A null pointer.
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 
-    /// The address, as the caller gave it.
+    /// The address that the caller passed.
     pub(crate) fn pointer(self) -> *mut T {
         self.0
     }
 
-    /// Whether the caller gave none.
+    /// Whether the pointer is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 
-    /// Refuses a call that gives no place for its result, before anything happens.
+    /// Fails if the pointer is null, before the call changes anything.
     pub(crate) fn demand(self) -> Call {
         if self.is_null() { Err(invalid(Rule::Null)) } else { Ok(()) }
     }
 
-    /// Writes a result, which the caller must have asked for.
+    /// Writes a result. Fails if the pointer is null.
     pub(crate) fn put(self, value: T) -> Call {
         self.put_at(0, value)
     }
 
-    /// Writes a result, if the caller asked for it.
+    /// Writes a result, unless the pointer is null.
     pub(crate) fn offer(self, value: T) {
         if !self.is_null() {
             // SAFETY: the pointer is valid for writing by the contract of `Admit`.
@@ -113,7 +113,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// Writes the `index`-th element of a result, if the caller asked for it.
+    /// Writes the `index`-th element of a result, unless the pointer is null.
     pub(crate) fn offer_at(self, index: usize, value: T) {
         if !self.is_null() {
             // SAFETY: the pointer is valid for writing, for as many elements as the call documents,
@@ -141,7 +141,7 @@ impl<T> Out<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// The same place for values of another type.
+    /// The same pointer with another element type.
     pub(crate) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
@@ -169,17 +169,17 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T> In<T> {
-    /// No input.
+    /// A null pointer.
     pub(crate) const NULL: Self = Self(std::ptr::null());
 
-    /// Whether the caller gave none.
+    /// Whether the pointer is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 }
 
 impl<T> In<T> {
-    /// The same place for values of another type.
+    /// The same pointer with another element type.
     pub(crate) fn cast<U>(self) -> In<U> {
         In(self.0.cast())
     }
@@ -201,14 +201,14 @@ impl<T: Copy> In<T> {
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 
-    /// Reads `count` elements; none need no pointer.
+    /// Reads `count` elements. The pointer may be null if `count` is 0.
     pub(crate) fn list(self, count: usize) -> Result<Vec<T>, Refusal> {
         (0..count).map(|index| self.get_at(index)).collect()
     }
 }
 
 impl In<c_void> {
-    /// The address, as the caller gave it.
+    /// The address that the caller passed.
     pub(crate) fn address(self) -> *const c_void {
         self.0
     }
@@ -220,7 +220,7 @@ impl In<c_void> {
         }
         let mut bytes = vec![0; count];
         // SAFETY: the source is valid for `count` bytes by the contract of `Admit`, and the target
-        // was just made with that many.
+        // was just allocated with this length.
         unsafe { std::ptr::copy_nonoverlapping(self.0.cast(), bytes.as_mut_ptr(), count) };
         Ok(bytes)
     }

@@ -1,8 +1,8 @@
 //! The index of recorded traces by rule, function and code.
 //!
-//! The index is a text file with one line for each, `rule function code trace`. It is written by
-//! `cargo xtask conformance replay --bless`, which replays the traces that were recorded on
-//! hardware and records the rule of each call that returned the code of the hardware.
+//! The index is a text file with one line per error: `rule function code trace`. `cargo xtask
+//! conformance replay --bless` writes it: it replays the traces recorded on hardware and records
+//! the rule of each call that returned the same code as hardware.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,11 +23,11 @@ fn entry(line: &'static str) -> Option<(Key, &'static str)> {
     Some(((Rule::from_name(rule)?, call, code.parse().ok()?), trace))
 }
 
-/// The rules by which a call returns the code of a lost context, at the call that finds the fault
-/// and at those that follow. Which of the sticky codes it is decides the fault, not the call.
+/// The rules by which a call returns the code of a lost context: the call that reports the fault,
+/// and later calls. The sticky code depends on the fault, not on the call.
 const LOST: [Rule; 2] = [Rule::Fault, Rule::Sticky];
 
-/// The trace that shows `rule` make `call` return `code`.
+/// The trace in which `call` returns `code` by `rule`.
 pub(crate) fn trace(rule: Rule, call: &'static str, code: CUresult) -> Option<&'static str> {
     let exact = INDEX.get(&(rule, call, code.0));
     let lost = || {
@@ -37,7 +37,7 @@ pub(crate) fn trace(rule: Rule, call: &'static str, code: CUresult) -> Option<&'
     exact.or_else(|| lost().map(|(_, trace)| trace)).copied()
 }
 
-/// How many errors are attested, and by how many traces.
+/// The numbers of attested errors and of traces that attest them.
 pub fn counts() -> (usize, usize) {
     let traces: std::collections::BTreeSet<_> = INDEX.values().collect();
     (INDEX.len(), traces.len())

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::memory::ADDRESSES;
 
-/// The most devices, each of which has addresses of its own.
-const MOST_DEVICES: usize = 64;
+/// The maximum number of devices; each has its own address range.
+const MAX_DEVICES: usize = 64;
 
-/// When work runs, and in which of the orders that CUDA leaves open.
+/// When work runs, and in which of the orders that CUDA permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
@@ -21,7 +21,7 @@ pub enum Order {
     Prompt,
 }
 
-/// How a simulated machine is equipped.
+/// The configuration of a simulated machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Number of devices, all alike.
@@ -30,21 +30,21 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Compute capability, as `(9, 0)`: the major number is at most 99, the minor one at most 9.
     pub compute_capability: (u32, u32),
-    /// The CUDA version that the driver reports, as 1000 × major + 10 × minor. It decides which
-    /// optional functions exist and which PTX ISA is understood.
+    /// The CUDA version that the driver reports, as 1000 × major + 10 × minor. It determines the
+    /// available functions and the newest PTX ISA version.
     pub driver_version: i32,
     /// Host threads that execute the blocks of a kernel.
     pub threads: usize,
     /// When work runs, and in which order.
     pub order: Order,
-    /// Decides every order that CUDA leaves open, if the order is adversarial.
+    /// The seed of every order that CUDA leaves open, if the order is adversarial.
     pub seed: u64,
-    /// Whether kernels are watched for races between their threads. A race is undefined and stops
-    /// the kernel. Kernels then run many times slower, on one host thread.
+    /// Whether to detect data races between threads of a kernel. A race is undefined behaviour and
+    /// stops the kernel. Kernels then run many times slower, on one host thread.
     pub detect_races: bool,
-    /// Whether attributes of devices and pointers have the values of an H200, and pools may have
-    /// handles for other processes. Otherwise attributes of features that are not simulated, such
-    /// as virtual memory management, are 0.
+    /// Whether attributes of devices and pointers have the values of an H200, and pools support
+    /// shareable handles. Otherwise attributes of features that are not simulated, such as virtual
+    /// memory management, are 0.
     pub recorded_attributes: bool,
     /// Whether a call that fails with an error that no recorded trace attests returns
     /// `CUDA_ERROR_NOT_SUPPORTED` instead.
@@ -69,36 +69,36 @@ impl Default for Config {
     }
 }
 
-/// Why a simulator refused.
+/// An error of a simulator's configuration or control methods.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// Too many simulators live in this process, and none ended while this one waited.
+    /// Too many simulators exist in this process, and none was dropped during the wait.
     #[error("all {slots} simulated worlds of this process are in use")]
     TooManyWorlds {
-        /// How many there can be.
+        /// The maximum number of simulators.
         slots: usize,
     },
     /// The table has no function of this name.
     #[error("the driver has no function `{name}`")]
     UnknownCall {
-        /// The name that was given.
+        /// The requested name.
         name: String,
     },
-    /// A value of the configuration is not possible.
+    /// A value of the configuration is invalid.
     #[error("a simulated machine cannot have {field} = {value}; it must be {rule}")]
     InvalidConfig {
         /// The field.
         field: &'static str,
         /// Its value.
         value: String,
-        /// What the value must be.
+        /// The condition that the value must satisfy.
         rule: String,
     },
 }
 
 impl Config {
-    /// Says which value is not possible, if any.
+    /// Fails at the first invalid value.
     pub(crate) fn check(&self) -> Result<(), SimError> {
         let (major, minor) = self.compute_capability;
         let require = |field, value: &dyn fmt::Display, holds, rule: &str| match holds {
@@ -109,7 +109,7 @@ impl Config {
             }
         };
         require("threads", &self.threads, self.threads > 0, "at least 1")?;
-        require("devices", &self.devices, self.devices <= MOST_DEVICES, "at most 64")?;
+        require("devices", &self.devices, self.devices <= MAX_DEVICES, "at most 64")?;
         let version = self.driver_version;
         require("driver_version", &version, version >= 12000, "at least 12000")?;
         let bytes = self.memory_bytes;
@@ -119,7 +119,7 @@ impl Config {
         require("compute_capability", &capability, major <= 99 && minor <= 9, rule)
     }
 
-    /// The newest PTX ISA version that the driver understands.
+    /// The newest PTX ISA version that the driver supports.
     ///
     /// Source: the release history in the PTX ISA manual.
     pub(crate) fn newest_isa(&self) -> retrograph_ptx::IsaVersion {

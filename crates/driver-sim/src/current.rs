@@ -13,12 +13,12 @@ thread_local! {
     static LAST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Notes a call into the world of `slot`.
+/// Records a call into the world of `slot`.
 pub(crate) fn note_call(slot: usize) {
     LAST.set(Some(slot));
 }
 
-/// A device with its memory, as a library finds it that asks for the current device.
+/// The current device and its memory, for simulated libraries.
 #[derive(Clone, Debug)]
 pub struct CurrentDevice {
     /// The functions of its driver.
@@ -26,7 +26,7 @@ pub struct CurrentDevice {
     /// Its memory. Work that a library enqueues as a host function can use it; host functions must
     /// not call the driver.
     pub memory: Arc<Memory>,
-    /// Its ordinal in its machine.
+    /// Its ordinal in the machine.
     pub ordinal: usize,
 }
 

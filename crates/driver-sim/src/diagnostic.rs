@@ -13,13 +13,13 @@ pub enum DiagnosticKind {
     /// The call fails by a rule that no recorded trace attests for this function, so the code that
     /// hardware returns is not known.
     Unattested,
-    /// Hardware gives no promise for this: it may work, fail or corrupt memory there.
+    /// Undefined behaviour: on hardware, it may work, fail or corrupt memory.
     Undefined,
     /// A kernel or a queued operation failed, and the context is lost.
     Fault,
     /// The first call that broke a capture.
     Capture,
-    /// A panic inside the simulator: an error of the simulator itself.
+    /// A panic inside the simulator: a bug of the simulator.
     Internal,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for DiagnosticKind {
     }
 }
 
-/// One thing that the simulator has to say, beyond the code that the call returned.
+/// A message of the simulator that explains a returned code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -56,7 +56,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// What a diagnostic says: a message, and the place in a kernel if there is one.
+/// The content of a diagnostic: a message, and the position in a kernel if one is the cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) message: String,

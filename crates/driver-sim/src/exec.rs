@@ -1,7 +1,7 @@
-//! The PTX executor: 32 lanes of a warp at a time.
+//! The PTX executor, which runs the 32 lanes of a warp together.
 //!
-//! [`Program::decode`] turns an entry of a module into typed operations and refuses instructions
-//! that are not implemented. [`launch`] runs a program over a grid on a [`Memory`].
+//! [`Program::decode`] decodes an entry of a module to typed operations and rejects unsupported
+//! instructions. [`launch`] runs a program over a grid on a [`Memory`].
 //!
 //! ```
 //! use retrograph_driver_sim::exec::{Launch, Program, launch};
@@ -26,13 +26,12 @@
 //! memory.read(x + 28, &mut last)?;
 //! assert_eq!(f32::from_le_bytes(last), 3.0);
 //!
-//! // The ninth thread is past the end, and the fault says so.
-//! let fault = launch(&program, &Launch { block: [9, 1, 1], ..request }, &memory).unwrap_err();
-//! assert_eq!(fault.site.thread, [8, 0, 0]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! // The ninth thread accesses memory out of bounds. let fault = launch(&program, &Launch { block:
+//! [9, 1, 1], ..request }, &memory).unwrap_err(); assert_eq!(fault.site.thread, [8, 0, 0]); #
+//! Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Undefined behaviour stops with a [`Fault`] if it can be detected: an access outside of an
+//! Detectable undefined behaviour stops the kernel with a [`Fault`]: an access outside any
 //! allocation, a misaligned address, a barrier that not all threads reach, a shuffle from an
 //! inactive lane. Shared and local memory start as poison. [`Launch::races`] detects races between
 //! threads:

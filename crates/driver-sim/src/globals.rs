@@ -1,4 +1,4 @@
-//! Global variables of modules. Managed ones are memory of the host that every device has mapped.
+//! Global variables of modules. Managed variables are host memory that is mapped on every device.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::memory::MemoryError;
 use crate::refusal::{Rule, refuse};
 use crate::state::{Pinned, State, memory_refusal};
 
-/// The most bytes of the constant variables of a module.
+/// The maximum total size of a module's constant variables, in bytes.
 ///
-/// Source: `ptxas` 13.0, which refuses more for every target.
-const MOST_CONSTANT: u32 = 64 << 10;
+/// Source: `ptxas` 13.0, which rejects more for every target.
+const MAX_CONSTANT_BYTES: u32 = 64 << 10;
 
 /// Address and size of each variable by name.
 pub(crate) type Globals = BTreeMap<String, (u64, u64)>;
@@ -48,7 +48,8 @@ impl State {
             let failed = |refusal| {
                 LoadFailure::new(refusal, format!("memory of managed variable `{}`", variable.name))
             };
-            // Zeros are written at once, so that the host cannot pretend to have the memory.
+            // Initialization commits all host memory of a variable, so one that exceeds the
+            // device's memory must fail before.
             if bytes > memory.total() {
                 let refusal = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::MemoryExhausted);
                 return Err(failed(refusal));
@@ -80,19 +81,19 @@ impl State {
     }
 }
 
-/// Bytes of the constant variables of a module, one after the other.
+/// Total bytes of a module's constant variables, with padding.
 pub(crate) fn constant_bytes(variables: &[Variable]) -> Result<u32, LoadFailure> {
     let constants = || variables.iter().filter(|variable| variable.space == Space::Const);
     let end = constants().fold(0u64, |end, variable| {
         end.next_multiple_of(u64::from(variable.alignment())) + variable.size()
     });
     match u32::try_from(end) {
-        Ok(bytes) if bytes <= MOST_CONSTANT => Ok(bytes),
+        Ok(bytes) if bytes <= MAX_CONSTANT_BYTES => Ok(bytes),
         _ => {
             let largest = constants().max_by_key(|variable| variable.size());
             let message = format!(
                 "the module has {end} bytes of const memory, of which there are at most \
-                 {MOST_CONSTANT}; its largest variable is `{}`",
+                 {MAX_CONSTANT_BYTES}; its largest variable is `{}`",
                 largest.map_or("", |variable| &variable.name)
             );
             Err(LoadFailure::bad_text(Rule::ModuleText, message))
@@ -100,7 +101,7 @@ pub(crate) fn constant_bytes(variables: &[Variable]) -> Result<u32, LoadFailure>
     }
 }
 
-/// The first bytes of a variable when its module is loaded; the others are zeros.
+/// The initial bytes of a variable; the remaining bytes are zero.
 fn initial_bytes(variable: &Variable) -> Result<Vec<u8>, LoadFailure> {
     let element = variable.ty.size() as usize;
     let mut bytes = Vec::with_capacity(element * variable.initial.len());

@@ -1,5 +1,5 @@
-//! Parsed images, which all simulators of a process share: tests load the same kernels again and
-//! again, and linking parses what it has joined before it is loaded.
+//! Cache of parsed images, shared by all simulators of a process. Tests load the same kernels
+//! repeatedly, and a link parses its result before it is loaded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,19 +11,19 @@ use crate::exec::{DecodeError, Program};
 /// Decoded kernels by name.
 pub(crate) type Programs = BTreeMap<String, Arc<Program>>;
 
-/// The most text whose images are kept, in bytes.
+/// The maximum total text of cached images, in bytes.
 const KEPT: usize = 4 << 20;
 
 /// A parsed image.
 pub(crate) struct Image {
     text: Box<str>,
     pub(crate) module: ast::Module,
-    /// Its kernels, if there are no variables on whose addresses they depend.
+    /// Its kernels, cached if they do not depend on addresses of variables.
     programs: OnceLock<Programs>,
 }
 
 impl Image {
-    /// Decodes the kernels. `address_of` gives the addresses of global variables.
+    /// Decodes the kernels. `address_of` returns the addresses of global variables.
     pub(crate) fn programs(
         &self,
         address_of: &dyn Fn(&str) -> Option<u64>,
@@ -47,7 +47,7 @@ impl Image {
 /// Images, least recently used first.
 static IMAGES: Mutex<VecDeque<Arc<Image>>> = Mutex::new(VecDeque::new());
 
-/// Parses a text, or finds it among those that were parsed.
+/// Parses a text, or returns its cached image.
 pub(crate) fn parse(text: &str) -> Result<Arc<Image>, ParseError> {
     let lock = || IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let found = {
@@ -91,7 +91,7 @@ mod tests {
         let parsed = parse(&first).unwrap();
         parse(&second).unwrap();
         assert!(Arc::ptr_eq(&parsed, &parse(&first).unwrap()));
-        // Only the second one makes room.
+        // Only the second image is evicted.
         parse(&text("third", KEPT * 2 / 5)).unwrap();
         assert!(Arc::ptr_eq(&parsed, &parse(&first).unwrap()));
         let large = text("large", KEPT);

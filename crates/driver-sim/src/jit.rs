@@ -12,19 +12,19 @@ use crate::state::State;
 
 /// The upper half of a `CUjit_target` that names an exact target, such as 90A.
 const EXACT: usize = 1;
-/// The upper half of one that names a family, such as 100F.
+/// The upper half of a `CUjit_target` that names a family, such as 100F.
 const FAMILY: usize = 2;
 
-/// Where the log of a load goes, and what else its options say.
+/// The log buffers of a load and its other options.
 #[derive(Default)]
 pub(crate) struct JitLog {
     info: LogBuffer,
     error: LogBuffer,
     wall_time: Option<ValueSlot>,
-    most_registers: Option<u32>,
+    max_registers: Option<u32>,
 }
 
-/// A buffer for text, and the place of its size among the option values.
+/// A text buffer, and the option value with its size.
 #[derive(Default)]
 struct LogBuffer {
     text: Option<Out<c_char>>,
@@ -32,7 +32,7 @@ struct LogBuffer {
     size_slot: Option<ValueSlot>,
 }
 
-/// One option value: results are written over it.
+/// An option value, which results overwrite.
 struct ValueSlot {
     values: Out<*mut c_void>,
     index: usize,
@@ -45,8 +45,7 @@ impl ValueSlot {
 }
 
 impl State {
-    /// Reads and checks the options of a load. Options that only steer a compiler change nothing
-    /// here.
+    /// Reads and checks the options of a load. Options that only affect a compiler are ignored.
     pub(crate) fn jit_log(
         &mut self,
         count: u32,
@@ -77,8 +76,7 @@ impl State {
         }
     }
 
-    /// Code for this device has its own target, with or without the `a`, or a target of its
-    /// family.
+    /// Accepts the device's own target, with or without the `a`, and targets of its family.
     fn check_target(&mut self, value: usize) -> Call {
         let (major, minor) = self.config.compute_capability;
         let number = value & 0xffff;
@@ -111,14 +109,14 @@ impl State {
 }
 
 impl JitLog {
-    /// Reads where logs go; a buffer and its size come together.
+    /// Reads the log buffers; a buffer and its size must both be present.
     fn from_options(options: &[CUjit_option], values: Out<*mut c_void>) -> Result<Self, Refusal> {
         let mut log = Self::default();
         for (index, option) in options.iter().enumerate() {
             let value = values.values().get_at(index)?;
             let slot = || Some(ValueSlot { values, index });
-            // SAFETY: the option says that its value points to a buffer of the size that another
-            // option gives; without one, nothing is written.
+            // SAFETY: the option says that its value points to a buffer whose size another option
+            // passes; without a size, nothing is written.
             let buffer = || unsafe { value.cast::<c_char>().admit() };
             match *option {
                 CUjit_option::CU_JIT_INFO_LOG_BUFFER => log.info.text = Some(buffer()),
@@ -131,7 +129,7 @@ impl JitLog {
                 }
                 CUjit_option::CU_JIT_WALL_TIME => log.wall_time = slot(),
                 CUjit_option::CU_JIT_MAX_REGISTERS => {
-                    log.most_registers = Some(u32::try_from(value.addr()).unwrap_or(u32::MAX));
+                    log.max_registers = Some(u32::try_from(value.addr()).unwrap_or(u32::MAX));
                 }
                 _ => {}
             }
@@ -142,12 +140,12 @@ impl JitLog {
         Ok(log)
     }
 
-    /// The most registers of a thread, if an option says it.
-    pub(crate) fn most_registers(&self) -> Option<u32> {
-        self.most_registers
+    /// The maximum registers per thread, if an option sets it.
+    pub(crate) fn max_registers(&self) -> Option<u32> {
+        self.max_registers
     }
 
-    /// Writes the logs: that it went well, or the error.
+    /// Writes the logs: success, or the error.
     pub(crate) fn finish(&self, error: Option<&str>) -> Call {
         let info = if error.is_none() { "simulated: parsed and decoded, not compiled" } else { "" };
         self.info.write(info)?;
@@ -165,7 +163,7 @@ impl LogBuffer {
         }
     }
 
-    /// Writes as much of the text as fits before a zero byte, and how many bytes were filled.
+    /// Writes as much of the text as fits before a zero byte, and the number of bytes written.
     fn write(&self, text: &str) -> Call {
         let (Some(buffer), Some(capacity)) = (self.text, self.size.checked_sub(1)) else {
             return Ok(());

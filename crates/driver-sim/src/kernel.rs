@@ -1,4 +1,4 @@
-//! Between the queue and the executor: a launch runs, and a fault becomes a code.
+//! Runs queued launches in the executor and converts faults to result codes.
 
 use retrograph_driver_sys::CUresult;
 
@@ -6,7 +6,7 @@ use crate::exec::{self, Fault, FaultKind};
 use crate::memory::Memory;
 use crate::work::{Failure, Launch};
 
-/// Runs a launch to its end. `around` has what does not come from the launch.
+/// Runs a launch to completion. `around` has the arguments that do not come from the launch.
 pub(crate) fn run(
     launch: &Launch,
     memory: &Memory,

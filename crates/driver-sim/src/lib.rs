@@ -33,9 +33,9 @@
 //!   ready".
 //! - A seed chooses every order that CUDA leaves open: between streams, and between graph nodes
 //!   without a path.
-//! - A synchronous copy from pageable memory may complete after the call returned; it is ordered
+//! - A synchronous copy from pageable memory may complete after the call returns; it is ordered
 //!   only with the legacy stream and blocking streams. A copy reads pinned memory when it runs.
-//! - Fresh memory is poisoned, addresses and handles are never reused, and an access outside of a
+//! - Fresh memory is poisoned, addresses and handles are never reused, and an access outside any
 //!   live allocation is a fault that names kernel, block, thread and address.
 //! - A broken capture returns its reason once, then 901 until the capture ends.
 //! - [`Config::detect_races`] reports unordered accesses of threads to the same byte.
@@ -44,12 +44,12 @@
 //! behaviour every call fails. An unsupported call returns `CUDA_ERROR_NOT_SUPPORTED` and changes
 //! nothing.
 //!
-//! [`Order::Prompt`] turns lateness and orders by seed off.
+//! [`Order::Prompt`] disables late execution and seeded orders.
 //!
 //! # Several simulators
 //!
 //! Each simulator has its own devices, handles and current contexts, so tests can run in parallel.
-//! A process can hold 16 at a time; the next one waits.
+//! A process can have 16 simulators at a time; creating another one waits until one is dropped.
 //!
 //! # Limits
 //!

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// Counts of everything that a program made and did not destroy.
+/// Counts of the objects that a program created and has not destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// References to primary contexts, and contexts that were created.
     pub contexts: usize,
-    /// Device and managed allocations, and arrays. Global variables of modules are not among them.
+    /// Device and managed allocations, and arrays. Global variables of modules do not count.
     pub allocations: usize,
-    /// Bytes of those.
+    /// Bytes of these allocations.
     pub allocated_bytes: u64,
-    /// Host memory that was allocated or registered.
+    /// Allocated or registered ranges of host memory.
     pub pinned: usize,
     /// Streams.
     pub streams: usize,
@@ -23,12 +23,12 @@ pub struct Live {
     pub graphs: usize,
     /// Instantiated graphs.
     pub execs: usize,
-    /// Captures that were begun and not ended.
+    /// Open captures.
     pub captures: usize,
 }
 
 impl Live {
-    /// Whether nothing exists.
+    /// Whether no object exists.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

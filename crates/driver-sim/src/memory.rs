@@ -1,20 +1,20 @@
 //! The memory of a simulated device.
 //!
-//! Device memory is a table of allocations. Addresses are never reused and wide red zones are
-//! between them, so that an access past an end or through a pointer that was freed never hits
-//! another allocation by chance: it is found, as it is not on hardware.
+//! Device memory is a table of allocations. Addresses are never reused, and wide red zones separate
+//! allocations. So an access past an end or through a freed pointer never hits another allocation
+//! and is always detected, unlike on hardware.
 //!
-//! Fresh memory is filled with [`POISON`], a NaN as a float and an absurd index as an integer. An
-//! allocation larger than [`Memory::EAGER_POISON`] is filled at its two ends only and is otherwise
-//! committed by the host when it is first accessed (and reads as zero), because filling gigabytes
-//! that a test never uses would dominate it.
+//! Fresh memory is filled with [`POISON`], a NaN as a float and an invalid index as an integer. An
+//! allocation larger than [`Memory::EAGER_POISON`] is filled only at its two ends; the host commits
+//! the rest on first access, and it reads as zero. Filling gigabytes that a test never uses would
+//! dominate its time.
 //!
 //! # Races
 //!
-//! Blocks of a grid run on several host threads and reach the same allocation through raw
-//! pointers. Accesses are plain copies of bytes through raw pointers and no reference to device
-//! bytes outlives a copy. Whether two of them race is decided by the kernel, as on hardware; a
-//! kernel whose blocks race gets values torn or stale, and its caller is responsible.
+//! Blocks of a grid run on several host threads and access the same allocation through raw
+//! pointers. Accesses are plain byte copies, and no reference to device bytes outlives a copy. As
+//! on hardware, a kernel whose blocks race reads torn or stale values; avoiding races is up to the
+//! kernel.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
@@ -33,51 +33,51 @@ use region::{Region, poison_fresh};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Span;
 
-/// The word that fresh memory is filled with: a NaN with a payload that arithmetic never gives.
+/// The word that fills fresh memory: a NaN with a payload that arithmetic never produces.
 pub const POISON: u32 = 0x7fd0_5a5a;
 
-/// Where addresses start: the programs and libraries of the host are at lower and higher ones.
+/// The lowest device address: programs and libraries of the host use lower and higher addresses.
 const BASE: u64 = 0x6000_0000_0000;
-/// How many addresses one device has for itself, and so the most bytes of its memory.
+/// The size of a device's address range, which is also the maximum size of its memory.
 pub(crate) const ADDRESSES: u64 = 1 << 38;
 /// Alignment of base addresses.
 const ALIGNMENT: u64 = 256;
-/// The size of the heap of kernels unless a program sets it, as on hardware.
+/// The default size of the heap of kernels, as on hardware.
 const HEAP_BYTES: u64 = 8 << 20;
-/// Unmapped bytes after every allocation, at least.
+/// The minimum of unmapped bytes after every allocation.
 const RED_ZONE: u64 = 1 << 20;
 
-/// Why an operation on device memory was refused.
+/// An error of an operation on device memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The device has too little free memory, or the host that simulates it.
+    /// The device or its host has too little free memory.
     #[error("out of device memory: {requested} bytes requested, {free} of {total} bytes free")]
     OutOfMemory {
-        /// Bytes that were requested.
+        /// Requested bytes.
         requested: u64,
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
         /// Bytes that the device has.
         total: u64,
     },
-    /// A failure that was injected: with the allocation, more would be allocated than the limit.
+    /// An injected failure: the allocation would exceed the limit.
     #[error(
         "injected failure: {requested} bytes beside the {used} that are allocated are above the \
          limit of {limit}"
     )]
     Limited {
-        /// Bytes that were requested.
+        /// Requested bytes.
         requested: u64,
         /// Bytes that are allocated.
         used: u64,
         /// The limit.
         limit: u64,
     },
-    /// An allocation of no bytes, or one larger than addresses can count.
+    /// An allocation of 0 bytes, or one larger than the address range.
     #[error("an allocation of {bytes} bytes is not possible")]
     InvalidSize {
-        /// Bytes that were requested.
+        /// Requested bytes.
         bytes: u64,
     },
     /// No live allocation starts at the address.
@@ -98,7 +98,7 @@ pub enum MemoryError {
 
 #[derive(Debug)]
 struct State {
-    /// Live regions by ascending base, shared with the snapshots that running kernels hold.
+    /// Live regions by ascending base, shared with the snapshots of running kernels.
     table: Arc<Vec<Arc<Region>>>,
     next: u64,
     used: u64,
@@ -109,25 +109,25 @@ struct State {
 pub struct Memory {
     state: RwLock<State>,
     total: u64,
-    /// Where allocations are made to fail, whatever is free.
+    /// The injected limit of allocated bytes.
     limit: AtomicU64,
-    /// The memory of other devices that this one reaches.
+    /// The memory of other devices that this device can access.
     peers: RwLock<Vec<Weak<Memory>>>,
-    /// The heap of kernels, once one has used it, and its size.
+    /// The heap of kernels, once one has used it.
     heap: RwLock<Option<Arc<Heap>>>,
     heap_bytes: AtomicU64,
 }
 
 impl Memory {
-    /// Allocations up to this many bytes are filled with [`POISON`] whole.
+    /// The maximum size of an allocation that is completely filled with [`POISON`].
     pub const EAGER_POISON: u64 = 64 << 20;
 
-    /// Memory of `total` bytes, all free.
+    /// Creates a memory of `total` bytes, all free.
     pub fn new(total: u64) -> Self {
         Self::of_device(0, total)
     }
 
-    /// Memory whose addresses do not overlap the addresses of other devices.
+    /// Creates a memory whose addresses do not overlap the addresses of other devices.
     pub(crate) fn of_device(ordinal: usize, total: u64) -> Self {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, used: 0 };
@@ -136,17 +136,18 @@ impl Memory {
         Self { state, total, limit, peers, heap, heap_bytes: AtomicU64::new(HEAP_BYTES) }
     }
 
-    /// Makes allocations fail that would exceed `bytes` in total.
+    /// Makes allocations fail if they would exceed `bytes` in total.
     pub(crate) fn limit_to(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the size of the heap of kernels, unless it exists.
+    /// Sets the size of the heap of kernels; no effect if the heap exists.
     pub(crate) fn set_heap_bytes(&self, bytes: u64) {
         self.heap_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Makes the heap of kernels. The driver's own memory is not counted as allocated.
+    /// Creates the heap of kernels. It does not count as allocated, like other memory of the
+    /// driver.
     pub(crate) fn make_heap(&self) -> Result<(), MemoryError> {
         let mut heap = self.heap.write();
         if heap.is_some() {
@@ -186,12 +187,12 @@ impl Memory {
         self.alloc_at(None, bytes)
     }
 
-    /// Takes addresses for an allocation that follows.
+    /// Reserves addresses for a later allocation.
     pub(crate) fn reserve(&self, bytes: u64) -> u64 {
         advance(&mut self.state.write(), bytes)
     }
 
-    /// Allocates `bytes` at addresses that were reserved, or at new ones.
+    /// Allocates `bytes` at reserved addresses, or at new ones.
     pub(crate) fn alloc_at(&self, base: Option<u64>, bytes: u64) -> Result<u64, MemoryError> {
         let mut state = self.state.write();
         let (free, total) = (self.total - state.used, self.total);
@@ -207,7 +208,7 @@ impl Memory {
         let layout = layout.ok_or(MemoryError::InvalidSize { bytes })?;
         // SAFETY: the layout has a size above zero.
         let host = unsafe { alloc_zeroed(layout) };
-        // The host has less than the device pretends to have.
+        // The host may have less memory than the simulated device.
         let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
         let host = NonNull::new(host).ok_or(lacking)?;
         let base = base.unwrap_or_else(|| advance(&mut state, bytes));
@@ -218,12 +219,12 @@ impl Memory {
         Ok(base)
     }
 
-    /// Makes `bytes` of host memory at `host` reachable by kernels under their host address.
+    /// Maps `bytes` of host memory at `host`; kernels access them at their host address.
     ///
     /// # Safety
     ///
     /// The bytes must stay valid until [`Memory::free`] of that address, and until every kernel
-    /// that was launched before has ended.
+    /// launched before that has ended.
     pub unsafe fn map_host(&self, host: NonNull<u8>, bytes: u64) -> Result<u64, MemoryError> {
         let base = host.as_ptr() as u64;
         let end = base.checked_add(bytes).ok_or(MemoryError::InvalidSize { bytes })?;
@@ -236,8 +237,8 @@ impl Memory {
         Ok(base)
     }
 
-    /// Frees the allocation that starts at `address` and returns its size. A kernel that still
-    /// runs keeps the bytes, and can not be harmed.
+    /// Frees the allocation that starts at `address` and returns its size. A running kernel keeps
+    /// the bytes alive.
     pub fn free(&self, address: u64) -> Result<u64, MemoryError> {
         let mut state = self.state.write();
         let index = state.table.binary_search_by_key(&address, |region| region.base);
@@ -254,12 +255,13 @@ impl Memory {
         self.own().find(address).map(|span| (span.base, span.end - span.base))
     }
 
-    /// Base and size of the allocation of this device or of one that it reaches.
+    /// Base and size of the allocation that contains `address`, on this device or an accessible
+    /// peer.
     pub(crate) fn reachable(&self, address: u64) -> Option<(u64, u64)> {
         self.snapshot().find(address).map(|span| (span.base, span.end - span.base))
     }
 
-    /// The allocations of this device alone.
+    /// The allocations of this device, without peers.
     fn own(&self) -> Snapshot {
         let heap = self.heap.read().clone();
         Snapshot { table: Arc::clone(&self.state.read().table), peers: Vec::new(), heap }
@@ -269,7 +271,8 @@ impl Memory {
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryError> {
         let snapshot = self.snapshot();
         let from = snapshot.host(address, into.len() as u64)?;
-        // SAFETY: `host` proved the source; `into` is an exclusive host slice, so apart from it.
+        // SAFETY: `host` proved the source; `into` is an exclusive host slice, so it does not
+        // overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -292,7 +295,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Writes `pattern` `count` times, one after the other.
+    /// Writes `pattern` `count` times in a row.
     pub fn fill(&self, address: u64, pattern: &[u8], count: u64) -> Result<(), MemoryError> {
         let size = pattern.len() as u64;
         let bytes = size.checked_mul(count);
@@ -313,15 +316,14 @@ impl Memory {
         Ok(())
     }
 
-    /// The allocations that live now. A snapshot keeps their bytes, so that a kernel that holds
-    /// one needs no lock.
+    /// A snapshot of the live allocations. It keeps their bytes alive, so a kernel needs no lock.
     pub fn snapshot(&self) -> Snapshot {
         let peers = self.peers.read();
         let peers = peers.iter().filter_map(Weak::upgrade).map(|peer| peer.own().table);
         Snapshot { peers: peers.collect(), ..self.own() }
     }
 
-    /// Lets this device use the memory of a peer, whose addresses are others.
+    /// Gives this device access to the memory of a peer, whose addresses must not overlap.
     pub(crate) fn reach(&self, peer: &Arc<Self>) {
         self.reach_no_longer(peer);
         self.peers.write().push(Arc::downgrade(peer));

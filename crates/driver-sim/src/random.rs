@@ -10,22 +10,22 @@ use crate::config::{Config, Order};
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
-    /// Whether orders and seeds are ascending and 0 instead of chosen by chance.
+    /// Whether orders are ascending and seeds 0 instead of random.
     is_prompt: bool,
 }
 
 impl Random {
-    /// A generator whose numbers follow from `seed`.
+    /// Creates a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed, is_prompt: false }
     }
 
-    /// The generator of a machine.
+    /// Creates the generator of a machine.
     pub(crate) fn of(config: &Config) -> Self {
         Self { state: config.seed, is_prompt: config.order == Order::Prompt }
     }
 
-    /// The seed of a kernel; 0 lets blocks and warps run in ascending order.
+    /// Returns the seed of a kernel; with 0, blocks and warps run in ascending order.
     pub(crate) fn seed(&mut self) -> u64 {
         if self.is_prompt { 0 } else { self.next() }
     }
@@ -38,13 +38,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which must not be 0.
+    /// Returns a number below `bound`, which must not be 0.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// An order of `0..dependencies.len()` in which each index comes after those it depends on:
-    /// chosen among all of them by chance, or the first one by index. `None` when there is a cycle.
+    /// Returns a topological order of `0..dependencies.len()`: a random one, or the one with the
+    /// lowest ready index first. `None` if there is a cycle.
     pub(crate) fn order(&mut self, dependencies: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut waiting: Vec<usize> = dependencies.iter().map(Vec::len).collect();
         let mut dependents = vec![Vec::new(); dependencies.len()];
@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// The indices of which any may come next.
+/// The indices that may come next.
 enum Ready {
     Ascending(BTreeSet<usize>),
     Shuffled(Vec<usize>),

@@ -1,9 +1,9 @@
 //! Errors that calls return.
 //!
-//! Every error of the simulator is a [`Refusal`]: a code, and the [`Rule`] that decided it. The
-//! index of [`attested`](crate::attested) errors says which trace, recorded on hardware, shows the
-//! rule at work. The simulator returns no error that no trace attests, because hardware may behave
-//! differently.
+//! Every error of the simulator is a [`Refusal`]: a code, and the [`Rule`] that it follows. The
+//! index of [`attested`](crate::attested) errors names the trace, recorded on hardware, that shows
+//! the rule. With [`Config::attested_only`](crate::Config::attested_only), the simulator returns no
+//! error without such a trace, because hardware may behave differently.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::state::State;
 
 pub(crate) use crate::rule::Rule;
 
-/// The code that a call returns, and the rule that it follows.
+/// The code that a call returns, and the rule by which it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: CUresult,
@@ -35,26 +35,26 @@ pub(crate) const fn invalid(rule: Rule) -> Refusal {
 }
 
 impl Refusal {
-    /// The simulator lacks the feature. The call changes nothing.
+    /// The refusal of a feature that the simulator does not implement. The call changes nothing.
     pub(crate) const UNSUPPORTED: Self = Self {
         code: CUresult::CUDA_ERROR_NOT_SUPPORTED,
         rule: Rule::Unsupported,
         kind: Some(DiagnosticKind::Unsupported),
     };
 
-    /// Hardware promises nothing. The simulator stops.
+    /// The refusal of undefined behaviour. The simulator stops.
     pub(crate) const UNDEFINED: Self = Self {
         code: CUresult::CUDA_ERROR_UNKNOWN,
         rule: Rule::Undefined,
         kind: Some(DiagnosticKind::Undefined),
     };
 
-    /// The call waits for a host function and is made again ([`crate::work::Attempt`]). Programs
-    /// never see it.
+    /// The call waits for a host function and is then repeated ([`crate::work::Attempt`]). Programs
+    /// never see this refusal.
     pub(crate) const SUSPENDED: Self = refuse(CUresult::CUDA_SUCCESS, Rule::Pending);
 }
 
-/// An error that a simulated call returned: which rule made which function return which code.
+/// An error that a simulated call returned: the rule, the function and the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
     /// The rule of the simulator.
@@ -79,7 +79,7 @@ impl fmt::Display for Refused {
 }
 
 impl State {
-    /// The code that a refused call returns. Undefined behaviour stops the world.
+    /// Returns the code of a failed call. Undefined behaviour stops the world.
     pub(crate) fn conclude(&mut self, refusal: Refusal) -> CUresult {
         match refusal.kind {
             Some(DiagnosticKind::Undefined) => return self.stop(refusal.code),
@@ -97,7 +97,7 @@ impl State {
         refusal.code
     }
 
-    /// From now on every call that needs the machine returns `code`.
+    /// Stops the world: every later call that needs the machine returns `code`.
     pub(crate) fn stop(&mut self, code: CUresult) -> CUresult {
         self.stopped = Some(code);
         code

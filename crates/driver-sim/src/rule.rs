@@ -26,7 +26,7 @@ macro_rules! rules {
                 }
             }
 
-            /// The rule of a name.
+            /// Returns the rule with this name.
             pub(crate) fn from_name(name: &str) -> Option<Self> {
                 Some(match name {
                     $($name => Self::$rule,)*
@@ -308,8 +308,8 @@ rules! {
 }
 
 impl Rule {
-    /// Whether the rule refuses missing or malformed parameters of a launch. Such a launch leaves
-    /// the capture of its stream intact.
+    /// Whether the rule rejects missing or malformed launch parameters. Such a failed launch does
+    /// not invalidate the capture of its stream.
     pub(crate) fn is_about_parameters(self) -> bool {
         matches!(
             self,

@@ -1,8 +1,7 @@
-//! Which symbol a function's name means for a caller of which CUDA version.
+//! Resolves driver function names to symbols for a caller's CUDA version.
 //!
-//! Functions of the driver changed their form over time, and each form is a symbol of its own:
-//! `cuMemAlloc` means `cuMemAlloc_v2` since CUDA 3.2. The list comes from the typedefs that
-//! CUDA 13.0 ships for `cuGetProcAddress`.
+//! Driver functions have versions with separate symbols: since CUDA 3.2, `cuMemAlloc` means
+//! `cuMemAlloc_v2`. The list comes from the typedefs that CUDA 13.0 ships for `cuGetProcAddress`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -29,13 +28,13 @@ static FORMS: LazyLock<BTreeMap<&'static str, Forms>> = LazyLock::new(|| {
 pub enum Meaning {
     /// This symbol.
     Symbol(&'static str),
-    /// A function that came later than the caller's version.
+    /// A function that is newer than the caller's version.
     Later,
-    /// No function of the driver.
+    /// Not a driver function.
     Nothing,
 }
 
-/// The newest form of a function that is not newer than `version`, as 1000 × major + 10 × minor.
+/// Returns the newest symbol of a function up to `version`, which is 1000 × major + 10 × minor.
 ///
 /// ```
 /// use retrograph_driver_sim::symbols::{Meaning, meaning};
@@ -57,7 +56,7 @@ pub fn meaning(name: &str, version: i32) -> Meaning {
     }
 }
 
-/// Every symbol of the list with the name and the version by which it is found.
+/// Returns all symbols of the list as (name, version, symbol).
 pub fn all() -> impl Iterator<Item = (&'static str, i32, &'static str)> {
     let forms = FORMS.iter();
     forms.flat_map(|(name, forms)| forms.iter().map(|(since, symbol)| (*name, *since, *symbol)))

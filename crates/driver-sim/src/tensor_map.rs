@@ -1,13 +1,13 @@
 //! Tensor maps, which `cuTensorMapEncodeTiled` writes and tensor copies read.
 //!
-//! The 128 bytes have a format of their own, with a magic number and a checksum, so that bytes that
-//! no call has encoded are refused.
+//! The 128 bytes have a simulator-specific format with a magic number and a checksum, so bytes that
+//! no call has encoded are detected.
 
 use retrograph_ptx::ast::Type;
 
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: usize = 128;
-/// The most dimensions.
+/// The maximum number of dimensions.
 pub const MOST_DIMENSIONS: usize = 5;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rgTENSOR");
@@ -28,10 +28,10 @@ pub const ELEMENT_TYPES: [Type; 10] = [
     Type::Bf16,
 ];
 
-/// How the 16-byte pieces of a box are mixed in shared memory.
+/// The shared-memory swizzle of the 16-byte pieces of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swizzle {
-    /// Not at all.
+    /// No swizzle.
     None,
     /// Within 32 bytes.
     Bytes32,
@@ -42,10 +42,10 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// In the order of `CUtensorMapSwizzle`.
+    /// All modes, in the order of `CUtensorMapSwizzle`.
     pub const ALL: [Self; 4] = [Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
 
-    /// The most bytes of a row of a box, if they are limited.
+    /// The maximum bytes of a box row, if the mode has a limit.
     pub const fn span(self) -> Option<u64> {
         match self {
             Self::None => None,
@@ -55,8 +55,7 @@ impl Swizzle {
         }
     }
 
-    /// The swizzled address in shared memory: bits 4 to 6 xor bits 7 to 9, as many of them as the
-    /// span has.
+    /// The swizzled address in shared memory: bits 4 to 6 xor bits 7 to 9, limited to the span.
     pub const fn apply(self, address: u64) -> u64 {
         let mask = match self {
             Self::None => 0,
@@ -86,7 +85,7 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// Why hardware could not use the map, if it could not.
+    /// Returns why the map is invalid, or `None` if it is valid.
     ///
     /// Source: `cuTensorMapEncodeTiled` in the CUDA driver API manual.
     pub fn fault(&self) -> Option<&'static str> {
@@ -196,11 +195,11 @@ impl TensorMap {
     }
 }
 
-/// Why bytes are not a tensor map.
+/// The reason why bytes are not a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorMapError {
-    /// Other bytes.
+    /// The magic number is missing.
     #[error("a tensor map that cuTensorMapEncodeTiled has not encoded")]
     NotEncoded,
     /// The checksum does not match.

@@ -1,8 +1,8 @@
 //! The functions that a table points to.
 //!
-//! CUDA calls carry no user data, so a function can only know by its own address which simulator
-//! it belongs to. Every driver function exists once per world slot (`const W: usize`); each copy
-//! does nothing but pass its slot on to a function that exists once.
+//! CUDA calls carry no user data, so only the address of a function can identify its simulator.
+//! Every driver function is instantiated once per world slot (`const W: usize`); each instance only
+//! forwards its slot to a shared function.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,11 +48,10 @@ macro_rules! trampolines {
         }
 
         /// The default implementation of driver functions that the simulator lacks. A method of
-        /// [`State`] with the same name takes precedence, so that the list of functions can grow
-        /// first.
+        /// [`State`] with the same name takes precedence.
         #[allow(dead_code, non_snake_case, clippy::too_many_arguments)]
         trait Fallback {
-            /// Says which function is missing.
+            /// Reports the missing function.
             fn lacks(&mut self, function: Function) -> Call;
 
             $(fn $name(&mut self, $($arg: <$type as Admit>::Admitted),*) -> Call {
@@ -72,7 +71,7 @@ macro_rules! trampolines {
         }
 
         /// One function for all slots.
-        // The call without arguments has nothing to admit.
+        // A call without arguments has nothing to convert.
         #[allow(non_snake_case, unused_unsafe, clippy::too_many_arguments)]
         mod shared {
             use super::*;
@@ -128,7 +127,7 @@ retrograph_driver_sys::driver_functions!(trampolines);
 
 macro_rules! tables {
     ($($slot:literal)*) => {
-        /// How many worlds a process can have at a time.
+        /// The maximum number of worlds in a process at a time.
         pub(crate) const SLOTS: usize = [$($slot),*].len();
 
         /// The table of a slot.
@@ -137,7 +136,7 @@ macro_rules! tables {
             TABLES[slot](version)
         }
 
-        /// The result of a slot without the function.
+        /// Returns a slot's substitute for missing functions.
         pub(crate) fn lacking(slot: usize) -> unsafe extern "C" fn() -> CUresult {
             const LACKING: [unsafe extern "C" fn() -> CUresult; SLOTS] = [$(lacking_in::<$slot>),*];
             LACKING[slot]
@@ -147,8 +146,8 @@ macro_rules! tables {
 
 tables! { 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 }
 
-/// Stands for every function that a program can ask for by name and that the table lacks. A C
-/// function may be given more arguments than it takes.
+/// Substitute for every function that a program can look up by name but that the table lacks. A C
+/// function may be passed more arguments than it has parameters.
 unsafe extern "C" fn lacking_in<const W: usize>() -> CUresult {
     let Some(world) = world::in_slot(W) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
@@ -185,7 +184,8 @@ impl Function {
 }
 
 impl Function {
-    /// Whether the function works after undefined behaviour: it needs nothing of the machine.
+    /// Whether the function works after undefined behaviour, because it does not access the
+    /// machine.
     const fn works_stopped(self) -> bool {
         matches!(
             self,
@@ -203,8 +203,8 @@ pub(crate) fn function_name(number: usize) -> &'static str {
 }
 
 impl Function {
-    /// Whether the function writes its results before it looks at anything else, and then finds out
-    /// on its own that the driver is not initialized.
+    /// Whether the function clears its results before any check, and then checks itself that the
+    /// driver is initialized.
     const fn clears_its_results(self) -> bool {
         matches!(
             self,
@@ -227,8 +227,7 @@ impl Function {
 }
 
 impl Function {
-    /// Whether the function refuses its arguments before it finds out that the driver is not
-    /// initialized.
+    /// Whether the function checks its arguments before it checks that the driver is initialized.
     const fn looks_at_arguments_first(self) -> bool {
         matches!(
             self,
@@ -281,14 +280,14 @@ impl Function {
     }
 }
 
-/// Runs one call in the world of `slot`. The body is not a generic parameter, so that there is one
-/// copy of this function, and not one for every function of the driver.
+/// Runs one call in the world of `slot`. The body is not a generic parameter, to avoid a copy of
+/// this function per driver function.
 fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
     };
     if world.hosting.is_here() {
-        // The call that runs the host function then says so.
+        // The call that runs the host function reports the violation.
         world.hosting.note(function as usize);
         return CUresult::CUDA_ERROR_NOT_PERMITTED;
     }
@@ -305,7 +304,8 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
     }
     if !state.initialized && !function.works_uninitialized() && !function.clears_its_results() {
         if function.looks_at_arguments_first() {
-            // Before there are contexts no argument of these functions can be valid.
+            // Before initialization there are no contexts, so no argument of these functions can be
+            // valid.
             return state.conclude(invalid(Rule::UninitializedArgument));
         }
         return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized));
@@ -314,7 +314,7 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
     let call = catch_unwind(AssertUnwindSafe(|| {
         let result = to_end(&mut state, body);
         if state.config.order == Order::Prompt && state.stopped.is_none() {
-            // What fails is reported by later calls.
+            // Later calls report failures.
             let _ = to_end(&mut state, &State::complete_promptly);
         }
         result
@@ -326,8 +326,8 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
     }
 }
 
-/// Makes a call, again and again if it waits for host functions. Other threads can make calls while
-/// it waits.
+/// Executes a call, repeating it after each wait for host functions. Other threads can make calls
+/// during the wait.
 fn to_end(state: &mut MutexGuard<'_, State>, body: &dyn Fn(&mut State) -> Call) -> Call {
     let name = state.call;
     state.attempt = Attempt::default();

@@ -16,10 +16,10 @@ use crate::state::State;
 use crate::trampoline::{self, Function, SLOTS};
 use crate::work::Hosting;
 
-/// How long a new simulator waits for another one to end when all slots are taken.
+/// How long a new simulator waits for a free slot.
 const SLOT_WAIT: Duration = Duration::from_secs(60);
 
-/// A failure to inject: the `remaining`-th call from now returns `code`.
+/// An injected failure: the `remaining`-th call from now returns `code`.
 struct Failure {
     function: Function,
     remaining: u64,
@@ -29,7 +29,7 @@ struct Failure {
 /// One simulated machine.
 pub(crate) struct World {
     pub(crate) state: Mutex<State>,
-    /// Tells calls from inside of host functions, without the lock of the state.
+    /// Detects calls from inside host functions, without the lock of the state.
     pub(crate) hosting: Arc<Hosting>,
     calls: Vec<AtomicU64>,
     failures: Mutex<Vec<Failure>>,
@@ -44,7 +44,7 @@ pub(crate) fn in_slot(slot: usize) -> Option<Arc<World>> {
 }
 
 impl World {
-    /// Counts a call, and says whether it is to fail.
+    /// Counts a call. Returns the code of an injected failure.
     pub(crate) fn count(&self, function: Function) -> Option<CUresult> {
         self.calls[function as usize].fetch_add(1, Ordering::Relaxed);
         let mut failures = self.failures.lock();
@@ -64,11 +64,10 @@ impl World {
     }
 }
 
-/// A simulated NVIDIA driver with its devices: a world of its own.
+/// A simulated NVIDIA driver with its devices.
 ///
-/// The world ends when the simulator is dropped. Calls through its table then return
-/// `CUDA_ERROR_DEINITIALIZED`, until the slot is given to another simulator; so a table must not be
-/// used for longer than its simulator lives.
+/// After the simulator is dropped, calls through its table return `CUDA_ERROR_DEINITIALIZED` until
+/// another simulator reuses the slot. So a table must not outlive its simulator.
 ///
 /// ```
 /// use retrograph_driver_sim::{Config, Simulator};
@@ -97,7 +96,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Makes a world. When too many live, waits for one to end, for at most a minute.
+    /// Creates a simulator. If all slots are in use, waits for a free one for at most a minute.
     pub fn new(config: Config) -> Result<Self, SimError> {
         config.check()?;
         let version = config.driver_version;
@@ -161,7 +160,7 @@ impl Simulator {
         state.devices.iter().for_each(|device| device.memory.limit_to(bytes));
     }
 
-    /// How often each function was called, without those that were not.
+    /// The number of calls of each called function.
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         let count =
             |function: Function| self.world.calls[function as usize].load(Ordering::Relaxed);
@@ -169,12 +168,12 @@ impl Simulator {
         all.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// How often a function was called.
+    /// The number of calls of a function.
     pub fn call_count(&self, call: &str) -> u64 {
         self.calls().get(call).copied().unwrap_or(0)
     }
 
-    /// The live objects: leaks, if everything should have been destroyed.
+    /// Counts of the live objects. At the end of a program, they are leaks.
     pub fn live(&self) -> Live {
         self.world.state.lock().live()
     }
@@ -184,8 +183,8 @@ impl Simulator {
         self.world.state.lock().diagnostics.clone()
     }
 
-    /// The diagnostics after the first `seen`, oldest first. Nothing yet
-    /// when a host function of this machine asks, during which nothing else can.
+    /// The diagnostics after the first `seen`, oldest first. Empty inside a host function of this
+    /// machine, which cannot take the lock.
     pub fn diagnostics_from(&self, seen: usize) -> Vec<Diagnostic> {
         if self.world.hosting.is_here() {
             return Vec::new();
@@ -193,7 +192,7 @@ impl Simulator {
         self.world.state.lock().diagnostics.get(seen..).unwrap_or_default().to_vec()
     }
 
-    /// Takes what kernels printed by `printf` since the last call. It is complete for work that the
+    /// Returns the `printf` output of kernels since the last call. It is complete for work that the
     /// host waited for.
     pub fn take_output(&self) -> String {
         if self.world.hosting.is_here() {
@@ -204,19 +203,19 @@ impl Simulator {
         std::mem::take(&mut output)
     }
 
-    /// Whether no call of the machine is running, or the last one ends within `wait`; a call that
-    /// waits for a host function is not running. A program that exits asks this first: the other
-    /// methods would wait for a call that never ends, such as one that runs a kernel.
+    /// Whether all calls of the machine end within `wait`; a call that waits for a host function
+    /// does not count as running. Check this at exit before the other methods, which would block on
+    /// a call that never ends, such as one that runs a kernel.
     pub fn is_free_within(&self, wait: Duration) -> bool {
         !self.world.hosting.is_here() && self.world.state.try_lock_for(wait).is_some()
     }
 
-    /// How many launches of each kernel ran, also from graphs, by the name of the kernel.
+    /// The number of launches of each kernel, by name, including launches from graphs.
     pub fn launches(&self) -> BTreeMap<String, u64> {
         self.world.state.lock().launches.clone()
     }
 
-    /// The errors that calls returned so far, each kind once. Injected failures are not among them.
+    /// The distinct errors that calls have returned, without injected failures.
     pub fn refused(&self) -> Vec<Refused> {
         self.world.state.lock().refused.iter().copied().collect()
     }
@@ -267,13 +266,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_world_ends_with_its_simulator_and_leaves_its_slot() {
+    fn a_world_ends_with_its_simulator_and_frees_its_slot() {
         let simulator = Simulator::new(Config::default()).unwrap();
         let (slot, world) = (simulator.slot, Arc::downgrade(&simulator.world));
         assert!(in_slot(slot).is_some_and(|found| Arc::ptr_eq(&found, &simulator.world)));
         drop(simulator);
         assert!(world.upgrade().is_none());
-        // Another test may have been given the slot meanwhile, but with another world.
+        // Another test may use the slot now, but with another world.
         assert!(
             in_slot(slot).is_none_or(|found| !std::ptr::eq(Arc::as_ptr(&found), world.as_ptr()))
         );

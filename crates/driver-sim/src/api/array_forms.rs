@@ -25,7 +25,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form that a descriptor has, if its extents fit its flags.
+    /// The form of a descriptor, if its extents match its flags.
     fn of(given: &CUDA_ARRAY3D_DESCRIPTOR) -> Option<Self> {
         let is = |flag| given.Flags & flag != 0;
         let is_cube = given.Width == given.Height && given.Depth.is_multiple_of(FACES);
@@ -46,7 +46,7 @@ impl Form {
     }
 
     /// The attributes with the largest width, height and depth of textures. An extent that the form
-    /// has not, or that another one decides, has the attribute of the width.
+    /// lacks or that follows from another extent has the attribute of the width.
     fn textures(self) -> [A; 3] {
         use Form as F;
         const ROW: A = A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH;
@@ -75,7 +75,7 @@ impl Form {
         }
     }
 
-    /// The same of surfaces.
+    /// The attributes with the largest width, height and depth of surfaces.
     fn surfaces(self) -> [A; 3] {
         use Form as F;
         const ROW: A = A::CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH;

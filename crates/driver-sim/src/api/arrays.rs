@@ -12,22 +12,22 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Array, State, channel_bytes, memory_refusal};
 
-/// The flags whose arrays are simulated.
+/// The supported flags of arrays.
 const FLAGS: u32 = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP;
 /// All flags of cuda.h 13.0.
 const KNOWN_FLAGS: u32 = 0x1ff;
 
-/// Whether cuda.h 13.0 has the format, but the simulator has not.
+/// Whether the format is in cuda.h 13.0 but is not simulated.
 fn is_other_format(format: CUarray_format) -> bool {
     matches!(format.0, 0x50 | 0x91..=0x9f | 0xa1..=0xa9 | 0xb0..=0xb5 | 0xc0..=0xcb)
 }
 
-/// An end of a copy in a row of an array, from an offset on.
+/// The source or destination of a copy: a row of an array from an offset on.
 #[derive(Clone, Copy)]
 struct RowOf(CUarray, usize);
 
 impl RowOf {
-    /// Makes it the source of a copy.
+    /// Sets it as the source of a copy.
     fn as_source(self, given: CUDA_MEMCPY3D) -> CUDA_MEMCPY3D {
         CUDA_MEMCPY3D {
             srcMemoryType: CUmemorytype::CU_MEMORYTYPE_ARRAY,
@@ -37,7 +37,7 @@ impl RowOf {
         }
     }
 
-    /// Makes it the target of a copy.
+    /// Sets it as the destination of a copy.
     fn as_target(self, given: CUDA_MEMCPY3D) -> CUDA_MEMCPY3D {
         CUDA_MEMCPY3D {
             dstMemoryType: CUmemorytype::CU_MEMORYTYPE_ARRAY,
@@ -75,7 +75,7 @@ impl State {
     fn create_array(
         &mut self,
         device: usize,
-        place: Out<CUarray>,
+        output: Out<CUarray>,
         descriptor: CUDA_ARRAY3D_DESCRIPTOR,
     ) -> Call {
         self.refuse_unsafe()?;
@@ -98,7 +98,7 @@ impl State {
         array.address = allocated.map_err(|error| memory_refusal(&error))?;
         let handle = self.handle();
         self.arrays.insert(handle, array);
-        place.put(handle)
+        output.put(handle)
     }
 
     pub(crate) fn cuArrayGetDescriptor_v2(
@@ -128,13 +128,13 @@ impl State {
     pub(crate) fn cuArrayDestroy(&mut self, array: CUarray) -> Call {
         self.refuse_unsafe()?;
         let owner = self.array(array)?.device;
-        // Work that is queued may still use the array.
+        // Queued work may still use the array.
         self.complete_device(owner)?;
         self.remove_array(array);
         Ok(())
     }
 
-    /// An array. Its context need not be current.
+    /// The array of a handle. Its context need not be current.
     pub(super) fn array(&mut self, array: CUarray) -> Result<Array, Refusal> {
         self.refuse_lost()?;
         if !array.is_null() && !self.was_issued(array) {
@@ -143,7 +143,7 @@ impl State {
         self.arrays.get(array).copied()
     }
 
-    /// Fails if an array has rows above each other: offsets in it count along one row.
+    /// Fails if an array has more than one row: the call's offsets are within one row.
     fn check_row(&mut self, RowOf(array, _): RowOf) -> Call {
         let CUDA_ARRAY3D_DESCRIPTOR { Height, Depth, .. } = self.array(array)?.descriptor;
         match (Height, Depth) {

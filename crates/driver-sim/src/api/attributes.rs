@@ -1,4 +1,4 @@
-//! Device attributes that were recorded on an H200, and those that advertise what is not simulated.
+//! Device attributes recorded on an H200, and attributes that advertise unsupported features.
 
 use retrograph_driver_sys::CUdevice_attribute;
 
@@ -26,7 +26,7 @@ const VALUES: [(u32, i32); 137] = [
     (147, 0),
 ];
 
-/// Attributes that advertise what is not simulated, as first and last number.
+/// Attributes that advertise unsupported features, as ranges of first and last number.
 /// `docs/simulator.md` gives the reasons.
 const NOT_SIMULATED: [(CUdevice_attribute, CUdevice_attribute); 18] = {
     use CUdevice_attribute as A;
@@ -76,13 +76,13 @@ const NOT_SIMULATED: [(CUdevice_attribute, CUdevice_attribute); 18] = {
     ]
 };
 
-/// The value that was recorded.
+/// The recorded value.
 pub(super) fn recorded(attribute: CUdevice_attribute) -> Option<i32> {
     let found = VALUES.binary_search_by_key(&attribute.0, |(number, _)| *number);
     found.ok().map(|index| VALUES[index].1)
 }
 
-/// The value that advertises nothing, if the recorded one advertises what is not simulated.
+/// The value that advertises no feature, if the recorded value advertises an unsupported one.
 pub(super) fn without_advertising(attribute: CUdevice_attribute) -> Option<i32> {
     if attribute == CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT {
         // All kernels share one domain.

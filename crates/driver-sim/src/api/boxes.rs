@@ -30,10 +30,10 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 }
 
 /// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
-const MOST_PITCH: usize = i32::MAX as usize;
+const MAX_PITCH: usize = i32::MAX as usize;
 
-/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps. An array has
-/// a pitch and a height of its own.
+/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps. An array
+/// determines its own pitch and height.
 fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let ends = [
         (given.srcMemoryType, &mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
@@ -47,7 +47,7 @@ fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
         let row = x.saturating_add(given.WidthInBytes);
         *pitch = if *pitch == 0 { row } else { *pitch };
         *height = if *height == 0 { given.Height } else { *height };
-        if *pitch < row || *pitch > MOST_PITCH {
+        if *pitch < row || *pitch > MAX_PITCH {
             return Err(invalid(Rule::BoxPitch));
         }
         if *height < given.Height {

@@ -7,7 +7,7 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{CaptureTarget, State};
 
-/// The greatest edge type.
+/// The highest edge type.
 const PROGRAMMATIC: u8 = 1;
 
 impl State {
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Stops at edges that are not full dependencies.
+    /// Reports edges that are not full dependencies as unsupported.
     fn plain_edges(&mut self, edges: In<CUgraphEdgeData>, count: usize) -> Result<(), Refusal> {
         if edges.is_null() {
             return Ok(());

@@ -9,10 +9,10 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Conditional, NodeKind, Owner, State};
 use crate::work::{Operation, Plan, PlanWork};
 
-/// More bodies of one node than programs have.
-const MOST_BODIES: u32 = 1 << 16;
-/// More bodies inside of each other than programs have. Each is a level of recursion here.
-const MOST_DEPTH: usize = 64;
+/// A limit of bodies per node, far above the needs of programs.
+const MAX_BODIES: u32 = 1 << 16;
+/// A limit of nested bodies, far above the needs of programs: each is a level of recursion here.
+const MAX_DEPTH: usize = 64;
 
 impl State {
     pub(crate) fn cuGraphConditionalHandleCreate(
@@ -45,7 +45,7 @@ impl State {
         self.named_or_current(context).map(|_| ())
     }
 
-    /// A conditional node for `graph`, with new bodies, of which `given` gets a list.
+    /// Creates a conditional node of `graph` with new bodies, and writes their list to `given`.
     pub(super) fn conditional_kind(
         &mut self,
         graph: CUgraph,
@@ -63,7 +63,7 @@ impl State {
             return Err(invalid(Rule::GraphConditionalShape));
         }
         let (root, depth) = self.root_of(graph)?;
-        if given.size > MOST_BODIES || depth > MOST_DEPTH {
+        if given.size > MAX_BODIES || depth > MAX_DEPTH {
             return Err(self.unsupported("a conditional node of this many bodies or this deep"));
         }
         let handles = 1..=self.graphs.get(root)?.defaults.len() as u64;
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// Refuses handles that no node has, and nodes that a body must not have.
+/// Refuses handles without a node, and nodes that are not allowed in a body.
 pub(super) fn check_conditionals(plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
     if used_handles(plan) < plan.defaults.len() {
         return Err((invalid(Rule::GraphConditionalUnused), CUgraphNode::NULL));
@@ -89,7 +89,7 @@ pub(super) fn check_conditionals(plan: &Plan) -> Result<(), (Refusal, CUgraphNod
     check_bodies(plan)
 }
 
-/// The number of conditional nodes, each of which has another handle.
+/// The number of conditional nodes, each of which has its own handle.
 fn used_handles(plan: &Plan) -> usize {
     let nodes = plan.nodes.iter().map(|node| &node.work);
     let count = nodes.map(|work| {

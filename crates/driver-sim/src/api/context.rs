@@ -71,7 +71,8 @@ impl State {
         Ok(())
     }
 
-    /// Stops at handles that this machine never issued. Hardware dereferences them.
+    /// Reports handles that this machine never issued as undefined behaviour: hardware dereferences
+    /// them.
     fn check_known(&mut self, context: CUcontext) -> Call {
         match self.context_ordinals.contains_key(&context.number()) {
             true => Ok(()),
@@ -129,7 +130,7 @@ impl State {
 
     pub(crate) fn cuCtxGetDevice(&mut self, device: Out<CUdevice>) -> Call {
         let context = self.current_context();
-        // Works for destroyed contexts, too.
+        // Destroyed contexts are allowed.
         if let Some(ordinal) = self.context_ordinals.get(&context.number()).copied() {
             return device.put(CUdevice::try_from(ordinal).unwrap_or(CUdevice::MAX));
         }

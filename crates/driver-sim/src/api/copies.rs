@@ -15,7 +15,7 @@ use crate::work::{Copy, Operation, Work};
 
 pub(super) const LEGACY: CUstream = CUstream::NULL;
 
-/// How long a call waits.
+/// How long a copy call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// As the manual requires for the kinds of memory.

@@ -8,15 +8,15 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{CoreDumps, State};
 
-/// The bytes of a text, with its final zero.
+/// The maximum bytes of a text, with its terminating zero.
 const TEXT_BYTES: usize = 1024;
 /// All flags `CU_COREDUMP_SKIP_…`.
 const FLAGS: u32 = CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT;
 /// The first driver with `CU_COREDUMP_GENERATION_FLAGS`.
 const FLAGS_SINCE: i32 = 12050;
 
-/// Where the settings of a call are: in a context, by its index among the devices, or the process.
-type Place = Option<usize>;
+/// The scope of settings: a context, by its index among the devices, or the process.
+type Scope = Option<usize>;
 
 impl State {
     pub(crate) fn cuCoredumpGetAttribute(
@@ -25,8 +25,8 @@ impl State {
         value: Out<c_void>,
         size: Out<usize>,
     ) -> Call {
-        let place = Some(self.current()?);
-        self.get_core_dump(place, setting, (value, size))
+        let scope = Some(self.current()?);
+        self.get_core_dump(scope, setting, (value, size))
     }
 
     pub(crate) fn cuCoredumpGetAttributeGlobal(
@@ -45,11 +45,11 @@ impl State {
         size: Out<usize>,
     ) -> Call {
         use CUcoredumpSettings as S;
-        let place = Some(self.current()?);
+        let scope = Some(self.current()?);
         if matches!(setting, S::CU_COREDUMP_ENABLE_USER_TRIGGER | S::CU_COREDUMP_PIPE) {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_PERMITTED, Rule::CoreDumpOfProcess));
         }
-        self.set_core_dump(place, setting, (value, size))
+        self.set_core_dump(scope, setting, (value, size))
     }
 
     pub(crate) fn cuCoredumpSetAttributeGlobal(
@@ -63,7 +63,7 @@ impl State {
 
     fn get_core_dump(
         &mut self,
-        place: Place,
+        scope: Scope,
         setting: CUcoredumpSettings,
         (value, size): (Out<c_void>, Out<usize>),
     ) -> Call {
@@ -77,11 +77,11 @@ impl State {
         }
         let enabled = CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE;
         if setting == S::CU_COREDUMP_ENABLE_ON_EXCEPTION
-            && place.is_some_and(|index| self.devices[index].flags & enabled != 0)
+            && scope.is_some_and(|index| self.devices[index].flags & enabled != 0)
         {
             return Err(self.unsupported("core dumps, which the flags of the context enable"));
         }
-        let settings = self.core_dumps(place);
+        let settings = self.core_dumps(scope);
         match setting {
             S::CU_COREDUMP_FILE => put_text(value, settings.file, "core"),
             S::CU_COREDUMP_PIPE => put_text(value, settings.pipe, "corepipe"),
@@ -92,7 +92,7 @@ impl State {
 
     fn set_core_dump(
         &mut self,
-        place: Place,
+        scope: Scope,
         setting: CUcoredumpSettings,
         (value, size): (Out<c_void>, Out<usize>),
     ) -> Call {
@@ -106,8 +106,8 @@ impl State {
         if !is_text && given < needed {
             return Err(invalid(Rule::CoreDumpSize));
         }
-        let flags_before = self.core_dumps(place).flags;
-        let mut settings = self.own_core_dumps(place).clone();
+        let flags_before = self.core_dumps(scope).flags;
+        let mut settings = self.own_core_dumps(scope).clone();
         match setting {
             S::CU_COREDUMP_FILE => settings.file = Some(text(value, given)?),
             S::CU_COREDUMP_PIPE => settings.pipe = Some(text(value, given)?),
@@ -133,24 +133,24 @@ impl State {
                 }
             }
         }
-        match place {
+        match scope {
             Some(index) => self.devices[index].core_dumps = settings,
             None => self.core_dumps = settings,
         }
         Ok(())
     }
 
-    /// The settings that a call has changed in this place.
-    fn own_core_dumps(&self, place: Place) -> &CoreDumps {
-        place.map_or(&self.core_dumps, |index| &self.devices[index].core_dumps)
+    /// The settings changed by the program in this scope.
+    fn own_core_dumps(&self, scope: Scope) -> &CoreDumps {
+        scope.map_or(&self.core_dumps, |index| &self.devices[index].core_dumps)
     }
 
-    /// The settings that hold in this place.
-    fn core_dumps(&self, place: Place) -> CoreDumps {
-        self.own_core_dumps(place).clone().or(&self.core_dumps)
+    /// The effective settings in this scope.
+    fn core_dumps(&self, scope: Scope) -> CoreDumps {
+        self.own_core_dumps(scope).clone().or(&self.core_dumps)
     }
 
-    /// The bytes that a setting needs. Fails if the driver has no such setting.
+    /// The size of a setting in bytes. Fails if the driver lacks the setting.
     fn core_dump_bytes(&self, setting: CUcoredumpSettings) -> Result<usize, Refusal> {
         use CUcoredumpSettings as S;
         match setting {
@@ -167,24 +167,24 @@ impl State {
     }
 }
 
-/// Writes a text; the default one names the host and the process.
-fn put_text(place: Out<c_void>, text: Option<Vec<u8>>, default: &str) -> Call {
+/// Writes a text; the default includes the host and the process.
+fn put_text(output: Out<c_void>, text: Option<Vec<u8>>, default: &str) -> Call {
     let text = text.unwrap_or_else(|| {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
         format!("{default}.cuda.{host}.{}", std::process::id()).into_bytes()
     });
-    let place: Out<u8> = place.cast();
+    let output: Out<u8> = output.cast();
     let mut bytes = text.into_iter().chain([0]).enumerate();
-    bytes.try_for_each(|(index, byte)| place.put_at(index, byte))
+    bytes.try_for_each(|(index, byte)| output.put_at(index, byte))
 }
 
-/// The text in `size` bytes, which ends there or at a zero byte.
-fn text(place: Out<c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
-    let place = place.cast::<u8>().input();
+/// Reads a text of at most `size` bytes, up to a zero byte.
+fn text(input: Out<c_void>, size: usize) -> Result<Vec<u8>, Refusal> {
+    let input = input.cast::<u8>().input();
     let mut text = Vec::new();
     for index in 0..size {
-        match place.get_at(index)? {
+        match input.get_at(index)? {
             0 => break,
             _ if text.len() == TEXT_BYTES - 1 => return Err(invalid(Rule::CoreDumpSize)),
             byte => text.push(byte),

@@ -17,7 +17,7 @@ const HEADER: usize = 60;
 /// The only member of libcudadevrt.
 const MEMBER: &[u8] = b"cuda_device_runtime.o/";
 
-/// The functions by the names that programs use, and the names that the executor knows them by.
+/// The functions: the names that programs use, and the names that the executor uses.
 const FUNCTIONS: [(&str, &str); 2] =
     [("cudaCGGetIntrinsicHandle", GET_GRID_HANDLE), ("cudaCGSynchronize", SYNCHRONIZE_GRID)];
 
@@ -79,11 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_is_known_by_its_member() {
+    fn the_archive_is_recognized_by_its_member() {
         let whole = archive("cuda_device_runtime.o");
         assert!(is_device_runtime(&whole));
         assert!(!is_device_runtime(&archive("another_device_runtime.o")));
-        // The name alone is no member.
+        // The name alone is not a member.
         let names = whole.len() - HEADER - "code".len();
         assert!(!is_device_runtime(&whole[..names]) && !is_device_runtime(&whole[4..]));
     }

@@ -56,7 +56,7 @@ impl State {
         Ok(matches!(self.nodes.get(node)?.kind, NodeKind::Operation(Operation::Launch(_))))
     }
 
-    /// The edges that a call passes. Both ends must be nodes of the graph.
+    /// Reads the edges of a call. Source and target must be nodes of the graph.
     fn given_edges(
         &mut self,
         graph: CUgraph,
@@ -197,8 +197,8 @@ impl State {
         self.nodes.get(to)?.dependencies.iter().map(|from| self.edge(*from, to)).collect()
     }
 
-    /// Writes edges like the driver. Without a buffer for edge data, the call fails at the first
-    /// edge that is not a full dependency; earlier edges stay written.
+    /// Writes edges in the format of the driver. Without a buffer for edge data, the call fails at
+    /// the first edge that is not a full dependency; earlier edges stay written.
     fn put_edges(&mut self, edges: &[Edge], places: &EdgeBuffers) -> Call {
         let EdgeBuffers { from, to, data, count } = *places;
         if from.is_null() && to.is_null() {

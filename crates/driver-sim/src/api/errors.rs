@@ -9,7 +9,7 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
-/// Texts of the driver that the test suite of cuda-bindings compares. The others are ours.
+/// Texts of the driver that the test suite of cuda-bindings compares. The other texts are our own.
 const OF_THE_DRIVER: [(CUresult, &str); 2] = [
     (CUresult::CUDA_SUCCESS, "no error"),
     (CUresult::CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),

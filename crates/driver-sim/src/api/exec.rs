@@ -26,7 +26,7 @@ impl State {
         }
     }
 
-    /// Instantiates a graph. A failure has the offending node, or null.
+    /// Instantiates a graph. A failure returns the offending node, or null.
     fn instantiate(
         &mut self,
         exec: Out<CUgraphExec>,
@@ -71,8 +71,8 @@ impl State {
         Ok(())
     }
 
-    /// Refuses nodes that a device-launched graph must not have. The host launches such graphs like
-    /// others; launches from kernels are not simulated.
+    /// Refuses nodes that are not allowed in a device-launched graph. The host launches such graphs
+    /// like others; launches from kernels are not simulated.
     fn check_device_launch(&mut self, plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
         for node in &plan.nodes {
             match &node.work {

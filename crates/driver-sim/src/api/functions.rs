@@ -11,19 +11,19 @@ use crate::exec::Program;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Function, State};
 
-/// The least and the most registers per thread.
-const LEAST_REGISTERS: u32 = 4;
-const MOST_REGISTERS: u32 = 255;
+/// The minimum and maximum registers per thread.
+const MIN_REGISTERS: u32 = 4;
+const MAX_REGISTERS: u32 = 255;
 
 /// An estimate of the registers per thread.
 pub(super) fn registers(function: &Function) -> u32 {
-    let wanted = function.program.registers().clamp(1, MOST_REGISTERS).max(LEAST_REGISTERS);
-    let limits = [function.program.entry().limits.max_registers, function.most_registers];
+    let wanted = function.program.registers().clamp(1, MAX_REGISTERS).max(MIN_REGISTERS);
+    let limits = [function.program.entry().limits.max_registers, function.max_registers];
     limits.into_iter().flatten().fold(wanted, u32::min)
 }
 
-/// The most threads per block of a launch of the function.
-pub(super) fn most_threads(function: &Function) -> u32 {
+/// The maximum threads per block of a launch of the function.
+pub(super) fn max_threads_of(function: &Function) -> u32 {
     let limits = function.program.entry().limits;
     let most = limits.max_threads.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z));
     most.min(1024)
@@ -34,7 +34,7 @@ impl Function {
         let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
         let cluster = program.entry().limits.cluster.unwrap_or_default().map(u32::cast_signed);
         Self {
-            most_registers: None,
+            max_registers: None,
             device,
             module,
             name,
@@ -61,7 +61,7 @@ impl State {
             return Err(invalid(Rule::FunctionUnnamed));
         }
         let found = self.function_named(module, &name);
-        // An unknown name writes null.
+        // For an unknown name, writes null.
         function.put(found.unwrap_or(CUfunction::NULL))?;
         found.map(|_| ())
     }
@@ -86,14 +86,14 @@ impl State {
         if let Some(known) = found.functions.get(name) {
             return Ok(*known);
         }
-        let (device, most_registers) = (found.device, found.most_registers);
+        let (device, max_registers) = (found.device, found.max_registers);
         let program = found.programs.get(name).cloned();
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::FunctionName);
         let program = program.ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUfunction = self.handle();
         let function = Function::new(device, module, text, program);
-        self.functions.insert(handle, Function { most_registers, ..function });
+        self.functions.insert(handle, Function { max_registers, ..function });
         self.modules.get_mut(module)?.functions.insert(name.to_owned(), handle);
         Ok(handle)
     }

@@ -9,7 +9,7 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
 
-/// The parameters without the context.
+/// Converts the parameters, without the context.
 fn fill_of(given: &CUDA_MEMSET_NODE_PARAMS_v2) -> CUDA_MEMSET_NODE_PARAMS {
     CUDA_MEMSET_NODE_PARAMS {
         dst: given.dst,
@@ -22,7 +22,7 @@ fn fill_of(given: &CUDA_MEMSET_NODE_PARAMS_v2) -> CUDA_MEMSET_NODE_PARAMS {
 }
 
 impl State {
-    /// The kind of a node that these parameters fully describe.
+    /// Returns the node kind of parameters that describe it completely.
     fn generic_kind(&mut self, given: &CUgraphNodeParams) -> Result<NodeKind, Refusal> {
         use CUgraphNodeType as T;
         let union = &given.anonymous;

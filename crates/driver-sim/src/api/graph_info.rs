@@ -8,7 +8,7 @@ use crate::refusal::{Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// Writes nodes like the driver. A list without capacity is refused.
+/// Writes nodes in the format of the driver. A capacity of 0 is an error.
 fn put_nodes(list: &[CUgraphNode], nodes: Out<CUgraphNode>, count: Out<usize>) -> Call {
     if !nodes.is_null() && count.get()? == 0 {
         return Err(invalid(Rule::GraphNoRoom));
@@ -37,7 +37,7 @@ impl State {
         let graph = self.known_graph(graph)?;
         let mut roots = self.graphs.get(graph)?.nodes.clone();
         roots.retain(|node| self.nodes.get(*node).is_ok_and(|node| node.dependencies.is_empty()));
-        // The driver returns the root that was added last first.
+        // The driver lists roots in reverse order of addition.
         roots.reverse();
         put_nodes(&roots, nodes, count)
     }
@@ -75,12 +75,12 @@ impl State {
     fn put_property<T>(
         &mut self,
         node: CUgraphNode,
-        place: Out<T>,
+        output: Out<T>,
         of: impl Fn(&NodeKind) -> Option<T>,
     ) -> Call {
         let node = self.known_node(node)?;
         let found = of(&self.nodes.get(node)?.kind);
-        place.put(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
+        output.put(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
     }
 
     pub(crate) fn cuGraphMemcpyNodeGetParams(

@@ -35,7 +35,7 @@ impl State {
         clone.put(copy)
     }
 
-    /// Whether a graph or a graph inside of it allocates or frees.
+    /// Whether a graph or a nested graph has allocation or free nodes.
     pub(super) fn has_memory_nodes(&self, graph: CUgraph) -> Result<bool, Refusal> {
         self.any_node(graph, &NodeKind::is_memory)
     }
@@ -54,7 +54,7 @@ impl State {
 
     pub(crate) fn cuGraphNodeFindInClone(
         &mut self,
-        place: Out<CUgraphNode>,
+        output: Out<CUgraphNode>,
         node: CUgraphNode,
         clone: CUgraph,
     ) -> Call {
@@ -62,9 +62,9 @@ impl State {
         let clone = self.known_graph(clone)?;
         let found = self.graphs.get(clone)?.clones.get(&node).copied();
         match found.filter(|found| self.nodes.contains(*found)) {
-            Some(found) => place.put(found),
+            Some(found) => output.put(found),
             None => {
-                place.put(CUgraphNode::NULL)?;
+                output.put(CUgraphNode::NULL)?;
                 Err(invalid(Rule::GraphNotCloned))
             }
         }

@@ -105,12 +105,12 @@ impl State {
     }
 }
 
-/// A called function whose body neither the module nor the driver has.
+/// A called function that neither the module nor the driver defines.
 pub(super) fn undefined_function(module: &Module) -> Option<&str> {
     undefined_functions(module).next()
 }
 
-/// All of them, once for each call.
+/// All called functions without a definition, once for each call.
 pub(super) fn undefined_functions(module: &Module) -> impl Iterator<Item = &str> {
     let missing = |function: &Function| {
         !function.is_defined
@@ -135,7 +135,7 @@ pub(super) fn undefined_functions(module: &Module) -> impl Iterator<Item = &str>
 pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
     let null = |refusal| LoadFailure::new(refusal, "there is no image");
     let first = image.bytes(1).map_err(null)?;
-    // Magic numbers have more than one byte, so the image must be readable further.
+    // Magic numbers have several bytes, which must all be readable.
     let is = |magic: &[u8; 4]| {
         first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
     };

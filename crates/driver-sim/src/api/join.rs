@@ -1,15 +1,15 @@
-//! Joins the modules of a link to one text.
+//! Joins the modules of a link into one PTX text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use retrograph_ptx::ast::{Function, Linkage, Module, Variable};
 
-/// Lines of the head of a printed module: the version, the target and the size of addresses.
+/// Lines of a module's header: `.version`, `.target` and `.address_size`.
 const HEAD_LINES: usize = 3;
 
-/// One text that declares and defines what all modules do, for the newest version and target among
-/// them; `None` without modules. Names that only one module may see become unique; of weak and
-/// common definitions one remains.
+/// Returns one text with the declarations and definitions of all modules, for their newest version
+/// and target; `None` without modules. Internal names become unique; one of several weak or common
+/// definitions remains.
 pub(super) fn join(modules: &[Module]) -> Option<String> {
     let isa = modules.iter().map(|module| module.isa).max()?;
     let target = modules.iter().map(|module| module.target).max()?;
@@ -45,7 +45,7 @@ impl Symbol<'_> {
         }
     }
 
-    /// How strongly it defines its name: the greatest one of all modules remains.
+    /// The strength of its definition: the strongest definition of all modules remains.
     fn strength(&self) -> Option<u32> {
         match (self.linkage(), self) {
             (Linkage::Internal | Linkage::Extern, _) => None,
@@ -56,7 +56,7 @@ impl Symbol<'_> {
         }
     }
 
-    /// Leaves only the declaration.
+    /// Reduces the definition to a declaration.
     fn declare(self) {
         match self {
             Self::Variable(variable) => {
@@ -78,7 +78,7 @@ fn symbols(module: &mut Module) -> impl Iterator<Item = Symbol<'_>> {
     variables.chain(module.functions.iter_mut().map(Symbol::Function))
 }
 
-/// Of each name that several modules define, keeps the first one of the strongest definitions.
+/// Keeps the first of the strongest definitions of each name.
 fn keep_one_definition(modules: &mut [Module]) {
     let mut kept: BTreeMap<String, (u32, usize)> = BTreeMap::new();
     for (index, module) in modules.iter_mut().enumerate() {
@@ -100,7 +100,7 @@ fn keep_one_definition(modules: &mut [Module]) {
     }
 }
 
-/// Renames what only its own module may see, where another module has the name too.
+/// Renames internal symbols whose name another module has, too.
 fn rename_internal(modules: &mut [Module]) {
     let mut taken = BTreeSet::new();
     for module in modules.iter_mut() {

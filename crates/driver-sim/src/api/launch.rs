@@ -6,7 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 
 use super::device::MULTIPROCESSORS;
-use super::functions::most_threads;
+use super::functions::max_threads_of;
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
@@ -221,7 +221,7 @@ impl State {
         check_geometry(request)?;
         let found = self.functions.get(function)?;
         let threads = request.block.iter().product::<u32>();
-        if threads > most_threads(found) {
+        if threads > max_threads_of(found) {
             return Err(invalid(Rule::LaunchBound));
         }
         let program = Arc::clone(&found.program);

@@ -11,7 +11,7 @@ use crate::state::{Route, State};
 
 /// The portable maximum of a cluster's blocks, and the maximum for functions that allow more.
 pub(super) const PORTABLE_CLUSTER: u64 = 8;
-const MOST_CLUSTER: u64 = 16;
+const MAX_CLUSTER: u64 = 16;
 
 /// The effect of a launch's attributes.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl State {
         let found = self.functions.get(function)?;
         let limits = found.program.entry().limits;
         let set = found.cluster.map(i32::cast_unsigned);
-        let most = if found.large_clusters { MOST_CLUSTER } else { PORTABLE_CLUSTER };
+        let most = if found.large_clusters { MAX_CLUSTER } else { PORTABLE_CLUSTER };
         let bad = |rule| Err(refuse(CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE, rule));
         let required = match set {
             [0, 0, 0] => None,
@@ -147,7 +147,7 @@ impl State {
         Ok(cluster)
     }
 
-    /// Stops at attributes that a captured node would keep.
+    /// Reports attributes that a captured node would keep as unsupported.
     fn refuse_captured_attributes(&mut self, stream: CUstream) -> Call {
         match self.route(stream)? {
             Route::Queue(_) => Ok(()),

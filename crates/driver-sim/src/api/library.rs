@@ -67,14 +67,14 @@ impl State {
     ) -> Call {
         library.demand()?;
         let (count, names, values) = options.jit;
-        let most_registers = self.jit_log(count, names, values)?.most_registers();
+        let max_registers = self.jit_log(count, names, values)?.max_registers();
         if options.library_options.is_null() && options.library_count > 0 {
             return Err(self.undefined("options of a library are read through null"));
         }
         let text = read(self)?.into();
         let handle: CUlibrary = self.handle();
         let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
-        let library_of = Library { text, image: None, modules, kernels, most_registers };
+        let library_of = Library { text, image: None, modules, kernels, max_registers };
         self.libraries.insert(handle, library_of);
         library.put(handle)
     }
@@ -114,7 +114,7 @@ impl State {
         // Destroyed contexts have already unloaded their modules.
         for module in found.modules.into_values() {
             if self.modules.contains(module) {
-                // Fails in a lost context, whose code is gone.
+                // Fails in a lost context, whose modules no longer exist.
                 let _ = self.unload(module);
             }
         }
@@ -184,8 +184,8 @@ impl State {
         let image = self.image_of(library)?;
         let loaded = self.place(device, &image).map_err(|failure| self.failed(failure))?;
         let handle: CUmodule = self.handle();
-        let most_registers = self.library(library)?.most_registers;
-        self.modules.insert(handle, Module { library: Some(library), most_registers, ..loaded });
+        let max_registers = self.library(library)?.max_registers;
+        self.modules.insert(handle, Module { library: Some(library), max_registers, ..loaded });
         self.libraries.get_mut(library)?.modules.insert(device, handle);
         Ok(handle)
     }

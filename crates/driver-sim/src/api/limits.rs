@@ -7,7 +7,7 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// A stack size that is accepted and one that is refused. Sizes in between were not recorded.
+/// A stack size that hardware accepts and one that it refuses. Sizes in between were not recorded.
 const STACK: (usize, usize) = (64 << 10, 524_272);
 /// One past the last limit.
 const LIMITS: u32 = 10;
@@ -44,7 +44,7 @@ impl State {
         Ok(())
     }
 
-    /// The value that the driver sets a limit to if the program requests `value`.
+    /// The value of a limit after the program requests `value`.
     fn rounded(&mut self, limit: CUlimit, value: usize, device: usize) -> Result<usize, Refusal> {
         Ok(match limit {
             CUlimit::CU_LIMIT_STACK_SIZE if value <= STACK.0 => value.next_multiple_of(16),

@@ -157,7 +157,7 @@ impl State {
         image.put(made.as_mut_ptr().cast())
     }
 
-    /// All inputs as one text.
+    /// Joins all inputs into one text.
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
         let found = self.links.get(link)?;
         let mut inputs: Vec<Module> =
@@ -166,7 +166,7 @@ impl State {
         if has_device_runtime {
             take_from_device_runtime(&mut inputs);
         }
-        if let Some(most) = found.log.most_registers() {
+        if let Some(most) = found.log.max_registers() {
             for entry in inputs.iter_mut().flat_map(|module| &mut module.entries) {
                 let own = entry.limits.max_registers;
                 entry.limits.max_registers = Some(own.unwrap_or(most).min(most));
@@ -187,7 +187,7 @@ impl State {
             }
             Some(_) => {
                 let found = self.links.get(link)?;
-                // The format of the driver.
+                // The message format of the driver.
                 let missing: BTreeSet<_> = undefined_functions(&parsed.module).collect();
                 let lines = missing.into_iter().map(|name| {
                     let calls = |(_, image): &&(String, Arc<Image>)| {

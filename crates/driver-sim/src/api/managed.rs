@@ -1,7 +1,7 @@
 //! Managed memory: memory at the same address for host and devices.
 //!
-//! It is host memory that every device has mapped, like mapped pinned memory. Where its pages are
-//! makes no difference here, so prefetches and advice only change what queries return.
+//! It is host memory that every device has mapped, like mapped pinned memory. The location of pages
+//! has no effect here, so prefetches and advice only change the results of queries.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Advice, Pinned, Route, State};
 
-/// The host, as an ordinal.
+/// The ordinal of the host.
 const HOST: i32 = -1;
-/// No location, or several.
+/// The ordinal of no location, or of several.
 const NOWHERE: i32 = -2;
 
-/// A location that is not the host is a device, and the identifier its ordinal.
+/// Returns the ordinal of a location. Every location except the host is a device.
 fn ordinal(location: CUmemLocation) -> i32 {
     match location.r#type {
         CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE => location.id,
@@ -25,7 +25,7 @@ fn ordinal(location: CUmemLocation) -> i32 {
     }
 }
 
-/// The location of an ordinal, or of the host.
+/// Returns the location of a device ordinal, or of the host.
 fn location_of(device: CUdevice) -> CUmemLocation {
     let r#type = match device {
         HOST => CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST,
@@ -55,7 +55,8 @@ impl State {
         address.put(base as u64)
     }
 
-    /// Frees managed memory, or memory of a pool of the host; false if the address is none of it.
+    /// Frees managed memory or memory of a host pool. Returns false if the address belongs to
+    /// neither.
     pub(super) fn free_hosted(&mut self, address: CUdeviceptr) -> Result<bool, Refusal> {
         let is_freed = |found: &&Pinned| {
             let is_hosted = found.advice.is_some() || found.pool.is_some();
@@ -218,7 +219,7 @@ impl State {
         Ok(())
     }
 
-    /// Which streams use the memory makes no difference: the host may use it at any time.
+    /// The attachment has no effect: the host may access managed memory at any time.
     pub(crate) fn cuStreamAttachMemAsync(
         &mut self,
         stream: CUstream,

@@ -68,15 +68,15 @@ pub(crate) use images::LoadFailure;
 
 use crate::argument::{Call, Out};
 
-/// Writes a list like the driver. Without a buffer, only `count` is written. Otherwise up to
+/// Writes a list as the driver does. Without a buffer, only `count` is written. Otherwise up to
 /// `count` elements are written, and the rest of the buffer is filled with `filler`.
-fn put_list<T: Copy>(list: &[T], place: Out<T>, count: Out<usize>, filler: T) -> Call {
-    if place.is_null() {
+fn put_list<T: Copy>(list: &[T], output: Out<T>, count: Out<usize>, filler: T) -> Call {
+    if output.is_null() {
         return count.put(list.len());
     }
     let capacity = count.get()?;
     for index in 0..capacity {
-        place.put_at(index, list.get(index).copied().unwrap_or(filler))?;
+        output.put_at(index, list.get(index).copied().unwrap_or(filler))?;
     }
     count.put(list.len().min(capacity))
 }

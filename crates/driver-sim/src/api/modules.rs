@@ -63,8 +63,8 @@ impl State {
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
         let handle = self.handle();
-        let most_registers = log.most_registers();
-        self.modules.insert(handle, Module { most_registers, ..loaded });
+        let max_registers = log.max_registers();
+        self.modules.insert(handle, Module { max_registers, ..loaded });
         module.put(handle)
     }
 
@@ -86,7 +86,7 @@ impl State {
             globals,
             library: None,
             constant_bytes,
-            most_registers: None,
+            max_registers: None,
         })
     }
 

@@ -8,7 +8,7 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// The attributes that kernel nodes keep, with the sizes of their values. Unset values are zero.
+/// The attributes that kernel nodes keep, and the sizes of their values. Unset values are zero.
 const KEPT: [(CUlaunchAttributeID, usize); 5] = [
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, 32),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 4),
@@ -17,7 +17,7 @@ const KEPT: [(CUlaunchAttributeID, usize); 5] = [
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 4),
 ];
 
-/// The last attribute of the driver.
+/// The last launch attribute of the driver.
 const LAST: CUlaunchAttributeID =
     CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
 

@@ -1,4 +1,4 @@
-//! Kinds of graph nodes, made from the parameters of a call and checked.
+//! Conversion of node parameters to checked node kinds.
 
 use retrograph_driver_sys::*;
 
@@ -8,8 +8,8 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::{Fill, HostCall, HostTarget, Operation};
 
-/// The checked parameters of a copy node. A pitch of 0 means rows without gaps. An array
-/// has a pitch of its own.
+/// The checked parameters of a copy node. A pitch of 0 means rows without gaps. An array determines
+/// its own pitch.
 fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let mut given = *given;
     if given.WidthInBytes == 0 {
@@ -69,8 +69,8 @@ impl State {
             given.func = self.function_of_kernel(given.kern)?;
         }
         let launch = self.launch_of(&LaunchRequest::of_node(&given)).map_err(|refusal| {
-            // Here the driver returns the code of other invalid geometries for blocks above the
-            // kernel's maximum.
+            // For blocks above the kernel's maximum, the driver returns the code of other invalid
+            // geometries here.
             match refusal.code {
                 CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid(Rule::GraphBlock),
                 _ => refusal,

@@ -6,15 +6,15 @@ use super::device::{
     BLOCKS_PER_MULTIPROCESSOR, MULTIPROCESSORS, REGISTERS, RESERVED_SHARED_BYTES,
     THREADS_PER_MULTIPROCESSOR, shared_opt_in, shared_per_multiprocessor,
 };
-use super::functions::{most_threads, registers};
+use super::functions::{max_threads_of, registers};
 use super::launch::{LaunchRequest, check_geometry};
 use super::launch_attributes::PORTABLE_CLUSTER;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Function, State};
 
-/// The most threads per block.
-const MOST_THREADS: u32 = 1024;
+/// The maximum threads per block.
+const MAX_THREADS: u32 = 1024;
 /// The allocation unit of a warp's registers.
 const WARP_REGISTER_UNIT: u32 = 256;
 /// Partitions of an SM, which share its warps and registers equally.
@@ -25,9 +25,9 @@ impl State {
     pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
         let capability = self.config.compute_capability;
         let statically = u64::from(function.program.shared_bytes());
-        let most_shared = u64::from(shared_opt_in(capability));
+        let max_shared = u64::from(shared_opt_in(capability));
         let is_allowed = dynamic <= u64::from(function.dynamic_shared_limit);
-        if threads > MOST_THREADS || !is_allowed || statically + dynamic > most_shared {
+        if threads > MAX_THREADS || !is_allowed || statically + dynamic > max_shared {
             return 0;
         }
         let per_block = (statically + dynamic).next_multiple_of(128);
@@ -100,7 +100,7 @@ impl State {
 
     pub(crate) fn cuOccupancyMaxPotentialBlockSize(
         &mut self,
-        least_grid_size: Out<i32>,
+        min_grid_size: Out<i32>,
         block_size: Out<i32>,
         function: CUfunction,
         shared_of_block: CUoccupancyB2DSize,
@@ -108,7 +108,7 @@ impl State {
         block_size_limit: i32,
     ) -> Call {
         self.current()?;
-        least_grid_size.demand()?;
+        min_grid_size.demand()?;
         block_size.demand()?;
         let function = self.resolved(function)?;
         if shared_of_block.is_some() {
@@ -116,14 +116,14 @@ impl State {
         }
         let (blocks, threads) =
             self.best_block(function, dynamic_shared_bytes, block_size_limit)?;
-        least_grid_size.put(blocks.cast_signed() * MULTIPROCESSORS)?;
+        min_grid_size.put(blocks.cast_signed() * MULTIPROCESSORS)?;
         block_size.put(threads.cast_signed())
     }
 
     #[allow(clippy::too_many_arguments)] // As many as the function of the driver has.
     pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         &mut self,
-        least_grid_size: Out<i32>,
+        min_grid_size: Out<i32>,
         block_size: Out<i32>,
         function: CUfunction,
         shared_of_block: CUoccupancyB2DSize,
@@ -134,7 +134,7 @@ impl State {
         self.current()?;
         check_flags(flags)?;
         self.cuOccupancyMaxPotentialBlockSize(
-            least_grid_size,
+            min_grid_size,
             block_size,
             function,
             shared_of_block,
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// The largest block size that maximizes resident threads, and its resident blocks.
+    /// Returns the largest block size that maximizes resident threads, and its resident blocks.
     fn best_block(
         &self,
         function: CUfunction,
@@ -196,7 +196,7 @@ impl State {
     ) -> Result<(u32, u32), Refusal> {
         let found = self.functions.get(function)?;
         let limit = u32::try_from(limit).map_err(|_| invalid(Rule::OccupancyLimit))?;
-        let most = most_threads(found).min(if limit == 0 { u32::MAX } else { limit });
+        let most = max_threads_of(found).min(if limit == 0 { u32::MAX } else { limit });
         let mut best = (0, 0, 0);
         let mut threads = most;
         while threads > 0 {

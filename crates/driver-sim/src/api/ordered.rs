@@ -68,7 +68,7 @@ impl State {
                 let base = self.allocate(device, bytes, Some(pool))?;
                 if let Err(refusal) = self.take_from_pool(pool, bytes as u64) {
                     self.allocations.remove(&base);
-                    // It was allocated above.
+                    // The memory was allocated above, so this cannot fail.
                     let _ = self.devices[device].memory.free(base);
                     return Err(refusal);
                 }
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Allocates from a pool of the host or of managed memory.
+    /// Allocates from a host pool or a managed pool.
     fn allocate_hosted(
         &mut self,
         device: usize,

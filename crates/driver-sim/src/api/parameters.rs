@@ -9,7 +9,7 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 use crate::work::{Copy, End, Fill, Strides};
 
-/// Whether the source of a copy is its first or second end.
+/// The source or destination of a copy, as its parameters describe it.
 #[derive(Clone, Copy)]
 struct CopyEnd {
     kind: CUmemorytype,
@@ -50,8 +50,7 @@ impl State {
         Ok((source, target))
     }
 
-    /// The current device, even if lost. Without a current context, calls that name a context work,
-    /// too.
+    /// The current device, even if lost. Calls that name a context also work without a current one.
     fn usable_device(&mut self) -> Result<usize, Refusal> {
         match self.current_even_lost() {
             Err(refusal) if refusal.code == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
@@ -62,7 +61,7 @@ impl State {
         }
     }
 
-    /// The end of a copy in device or pinned memory; `None` for pageable memory.
+    /// The source or destination in device or pinned memory; `None` for pageable memory.
     fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
         let device = self.usable_device()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
@@ -102,7 +101,7 @@ impl State {
         }
     }
 
-    /// The end of a copy in an array: whole elements inside of it.
+    /// The source or destination in an array: whole elements within bounds.
     fn array_end(&mut self, device: usize, given: &CopyEnd) -> Result<End, Refusal> {
         let array = self.array(given.array)?;
         let element = array.element_bytes();

@@ -1,7 +1,7 @@
 //! Access to the memory of other devices, and copies between devices.
 //!
-//! Every simulated device reaches every other one. Which context uses which is kept per context; a
-//! device whose context uses a peer reaches that memory from all of its contexts.
+//! Every simulated device can access every other one. Access is enabled per context, but the device
+//! then has access from all of its contexts.
 
 use retrograph_driver_sys::*;
 
@@ -70,13 +70,13 @@ impl State {
         if !self.devices[device].peers.contains(&other) {
             return Err(refuse(disabled, Rule::PeerNotEnabled));
         }
-        // Work that is queued may still use the access.
+        // Queued work may still use the access.
         self.complete_device(device)?;
         self.end_peer_access(device, other);
         Ok(())
     }
 
-    /// The index of a context on another device than `device`.
+    /// The index of a peer context, which must be on another device than `device`.
     fn peer_of(&mut self, device: usize, peer: CUcontext) -> Result<usize, Refusal> {
         let other = self.context_of_copy(peer)?;
         if self.devices[other].ordinal == self.devices[device].ordinal {
@@ -135,7 +135,8 @@ impl State {
         self.unsupported("captured copies between devices")
     }
 
-    /// A copy between the ends, each of which must be in one allocation of its context's device.
+    /// A copy between two contexts. Source and destination must each be in one allocation of the
+    /// context's device.
     fn peer_copy(
         &mut self,
         [target, source]: [(CUdeviceptr, CUcontext); 2],

@@ -8,7 +8,7 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
 
-/// The memory at an address.
+/// Information about the memory at an address.
 struct AddressInfo {
     base: u64,
     bytes: u64,
@@ -22,7 +22,7 @@ struct AddressInfo {
 }
 
 impl AddressInfo {
-    /// Whether it is device memory that belongs to no pool.
+    /// Whether it is device memory outside pools.
     fn is_plain(&self) -> bool {
         !self.is_host && !self.is_managed && self.pool.is_none()
     }
@@ -172,7 +172,7 @@ impl State {
         use CUpointer_attribute as A;
         match attribute {
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
-            // It may be memory of the host.
+            // It may be host memory.
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => to.cast().put(address),
             A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Ok(()),
             A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE

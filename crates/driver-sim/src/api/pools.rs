@@ -26,7 +26,7 @@ impl State {
         Ok(())
     }
 
-    /// What a pool of a type and a location allocates.
+    /// The kind of a pool by its allocation type and location.
     fn pool_kind(
         &self,
         r#type: CUmemAllocationType,
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// Refuses handles for other processes.
+    /// Refuses shareable handles.
     fn check_pool_handles(&mut self, kind: PoolKind, types: CUmemAllocationHandleType) -> Call {
         use CUmemAllocationHandleType as Handle;
         let can_be_exported = !kind.is_managed && kind.location != Location::Host;
@@ -65,7 +65,7 @@ impl State {
             | Handle::CU_MEM_HANDLE_TYPE_FABRIC
                 if can_be_exported =>
             {
-                // The recorded device has handles. Here no call can export one.
+                // The recorded device supports handles. Here no call can export one.
                 if self.config.recorded_attributes {
                     return Ok(());
                 }
@@ -164,7 +164,7 @@ impl State {
         })
     }
 
-    /// A location that may have access.
+    /// The location of an access descriptor.
     fn access_location(&self, location: CUmemLocation) -> Result<Location, Refusal> {
         use CUmemLocationType as Place;
         match location.r#type {
@@ -197,7 +197,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether flags give access or take it.
+    /// Whether flags grant access; otherwise they revoke it.
     fn is_grant(&mut self, flags: CUmemAccess_flags) -> Result<bool, Refusal> {
         use CUmemAccess_flags as Flags;
         match flags {
@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    /// Checks a change of the access to device memory, of which none has an effect.
+    /// Checks a change of the access to device memory. Such changes have no effect.
     fn check_access_to_device(&mut self, kind: PoolKind, given: CUmemAccessDesc) -> Call {
         if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
@@ -225,21 +225,20 @@ impl State {
         }
     }
 
-    /// Gives a location access to the memory of a pool of the host or of managed memory, or takes
-    /// it back.
+    /// Grants or revokes a location's access to the memory of a host pool or a managed pool.
     fn grant(&mut self, pool: CUmemoryPool, given: CUmemAccessDesc) -> Call {
         let is_granted = self.is_grant(given.flags)?;
         let location = self.access_location(given.location)?;
         let found = self.pool(pool)?;
         if found.is_at(location) {
-            // The host always has access to its pools.
+            // The access of the host to its own pools cannot change.
             let own = refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolOwn);
             return if is_granted { Ok(()) } else { Err(own) };
         }
         if found.granted.contains(&location) == is_granted {
             return Ok(());
         }
-        // Devices have managed memory without being asked.
+        // Devices always have access to managed memory.
         if let (Location::Device(ordinal), false) = (location, found.kind.is_managed) {
             self.map_pool(pool, ordinal, is_granted)?;
         }
@@ -251,7 +250,7 @@ impl State {
         Ok(())
     }
 
-    /// Maps the memory of a pool of the host on a device, or takes it from the device.
+    /// Maps the memory of a host pool on a device, or unmaps it.
     fn map_pool(&mut self, pool: CUmemoryPool, ordinal: usize, is_granted: bool) -> Call {
         self.complete_device(ordinal)?;
         let of_pool = self.pinned.iter().filter(|(_, pinned)| pinned.pool == Some(pool));
@@ -295,7 +294,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes a pool for a type of memory at a location.
+    /// Writes the pool of a memory type at a location.
     fn put_pool(
         &mut self,
         (pool, location): (Out<CUmemoryPool>, Out<CUmemLocation>),

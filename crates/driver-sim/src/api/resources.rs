@@ -1,6 +1,6 @@
-//! Resources of devices: multiprocessors, which a program divides into groups.
+//! Resources of devices: SMs, which a program can split into groups.
 //!
-//! Green contexts, which use such a group, are not simulated.
+//! Green contexts, which use such groups, are not simulated.
 
 use retrograph_driver_sys::*;
 
@@ -10,25 +10,25 @@ use crate::config::Config;
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
-/// Marks resources of the simulator, in the part that only the driver changes.
+/// Marks resources of the simulator, in the opaque part of the structure.
 const MARK: [u8; 8] = *b"SIM-RES.";
 
 /// The first driver that writes the granularity of groups to a resource.
 const GRANULARITY_SINCE: i32 = 13000;
 
-/// What the simulator knows about a resource of multiprocessors.
+/// A resource of SMs, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Multiprocessors {
     /// The ordinal of the device.
     device: u32,
-    /// How many.
+    /// The number of SMs.
     count: u32,
-    /// Whether a split made the group.
+    /// Whether it is a group from a split.
     is_group: bool,
 }
 
 impl Multiprocessors {
-    /// The resource, as programs see it.
+    /// Encodes the resource.
     fn resource(self, config: &Config) -> CUdevResource {
         let (fewest, alignment) = match config.driver_version {
             ..GRANULARITY_SINCE => (0, 0),
@@ -51,7 +51,7 @@ impl Multiprocessors {
         resource
     }
 
-    /// The multiprocessors of a resource that the simulator made.
+    /// Decodes a resource that the simulator created.
     fn of(resource: &CUdevResource) -> Option<Self> {
         let (mark, parts) = resource._internal_padding.split_at(MARK.len());
         let word = |index: usize| {
@@ -65,7 +65,7 @@ impl Multiprocessors {
     }
 }
 
-/// The fewest multiprocessors of a group, and what their number is a multiple of.
+/// The minimum SMs of a group, and the alignment of their number.
 ///
 /// Source: the chapter about green contexts in cuda.h 13.0.
 fn granularity((major, _): (u32, u32)) -> (u32, u32) {
@@ -76,7 +76,7 @@ fn granularity((major, _): (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// Refuses a type of resources that devices do not have.
+/// Refuses resource types that devices do not have.
 fn check_type(kind: CUdevResourceType) -> Call {
     match kind {
         CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM => Ok(()),
@@ -85,7 +85,7 @@ fn check_type(kind: CUdevResourceType) -> Call {
 }
 
 impl State {
-    /// All multiprocessors of the device with this ordinal.
+    /// All SMs of the device with this ordinal.
     fn all_multiprocessors(&self, ordinal: usize) -> CUdevResource {
         let (device, count) = (ordinal as u32, MULTIPROCESSORS.cast_unsigned());
         let all = Multiprocessors { device, count, is_group: false };

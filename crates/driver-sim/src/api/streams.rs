@@ -50,8 +50,8 @@ impl State {
         }
     }
 
-    /// Removes the stream from its capture. The origin of a capture ends it silently; the nodes of
-    /// another stream must still be joined.
+    /// Removes the stream from its capture. Destroying the origin of a capture ends it silently;
+    /// the nodes of another stream must still be joined.
     pub(crate) fn cuStreamDestroy_v2(&mut self, stream: CUstream) -> Call {
         let special = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::StreamSpecial);
         if stream.is_legacy() {

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::tensor_map::{ELEMENT_TYPES, MOST_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 impl State {
-    /// Refuses a tensor map, and says why.
+    /// Refuses a tensor map and reports the reason.
     fn refuse_map(&mut self, why: &str) -> Refusal {
         self.diagnose(DiagnosticKind::Unattested, format!("tensor map: {why}"));
         invalid(Rule::TensorMap)

@@ -50,7 +50,7 @@ impl State {
         Ok(())
     }
 
-    /// Fails if `context` is null and no live context is current. Adding such a node does not.
+    /// Fails if `context` is null and no live context is current. Adding such a node succeeds.
     fn check_any_context(&mut self, context: CUcontext) -> Call {
         match context.is_null() && self.current().is_err() {
             true => Err(invalid(Rule::GraphNoContext)),

@@ -36,7 +36,7 @@ impl State {
         flags: u32,
     ) -> Call {
         let function = destroy.ok_or(invalid(Rule::HostNull))?;
-        // Only the initial count has this check alone.
+        // Unlike other counts, the initial count has no maximum.
         if count == 0 {
             return Err(invalid(Rule::UserObjectCount));
         }

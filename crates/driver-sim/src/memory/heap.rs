@@ -1,7 +1,7 @@
 //! The heap of a device, from which kernels allocate by `malloc`.
 //!
-//! It is one region of the memory, so that an overrun of a block inside of it is not found. Fresh
-//! and freed blocks are filled with poison.
+//! The heap is one region, so a block overrun inside it is not detected. Fresh and freed blocks are
+//! filled with poison.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::region::Region;
 use super::{POISON, fill_host};
 
-/// Alignment of blocks, and the bytes between them at least.
+/// Alignment of blocks, and the minimum gap between them.
 const BLOCK: u64 = 16;
 
 /// A heap.
@@ -46,7 +46,7 @@ impl Heap {
         self.region.base + start
     }
 
-    /// Frees a block. False if there is none at the address.
+    /// Frees a block. Returns false if no block starts at the address.
     #[must_use]
     pub(crate) fn free(&self, address: u64) -> bool {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Heap {
     }
 
     fn poison(&self, offset: u64, bytes: u64) {
-        // SAFETY: blocks are inside of the region, which this heap keeps alive.
+        // SAFETY: blocks are inside the region, which this heap keeps alive.
         unsafe {
             let host = self.region.host.as_ptr().add(offset as usize);
             fill_host(host, &POISON.to_le_bytes(), bytes as usize);

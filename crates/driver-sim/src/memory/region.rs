@@ -11,7 +11,7 @@ pub(super) struct Region {
     pub(super) base: u64,
     pub(super) bytes: u64,
     pub(super) host: NonNull<u8>,
-    /// How to free the host bytes; `None` for host memory that was mapped.
+    /// The layout to free the host bytes with; `None` for mapped host memory.
     pub(super) layout: Option<Layout>,
 }
 
@@ -30,14 +30,14 @@ impl Drop for Region {
     }
 }
 
-/// Fills fresh memory with [`POISON`], a large one at its two ends only.
+/// Fills fresh memory with [`POISON`], a large region only at its two ends.
 pub(super) fn poison_fresh(region: &Region) {
     let size = region.bytes as usize;
     let edge = size.min(Memory::EAGER_POISON as usize / 2);
-    // The tail starts at a multiple of the word, so that the pattern is in phase with addresses.
+    // The tail starts at a multiple of the word, so the pattern stays aligned with addresses.
     let tail = (size - edge).next_multiple_of(4).min(size);
     let word = POISON.to_le_bytes();
-    // SAFETY: both ranges are inside of the allocation, which no other thread has seen.
+    // SAFETY: both ranges are inside the allocation, which no other thread has seen.
     unsafe {
         fill_host(region.host.as_ptr(), &word, edge);
         fill_host(region.host.as_ptr().add(tail), &word, size - tail);

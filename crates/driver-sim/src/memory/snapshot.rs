@@ -1,4 +1,4 @@
-//! The allocations of a device at one moment, as a kernel sees them.
+//! Snapshots of a device's allocations, which kernels use without a lock.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(super) table: Table,
-    /// The tables of other devices that this one reaches.
+    /// The tables of other devices that this device can access.
     pub(super) peers: Vec<Table>,
     /// The heap of kernels.
     pub(super) heap: Option<Arc<Heap>>,
@@ -53,7 +53,7 @@ impl Snapshot {
         let error = MemoryError::OutOfBounds { address, bytes };
         match self.find(address) {
             Some(span) if bytes <= span.end - address => {
-                // SAFETY: the address is inside of the allocation.
+                // SAFETY: the address is inside the allocation.
                 Ok(unsafe { span.host.add((address - span.base) as usize) })
             }
             _ => Err(error),

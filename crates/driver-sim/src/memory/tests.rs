@@ -17,7 +17,7 @@ fn fresh_memory_is_poisoned_and_bounded() {
 }
 
 #[test]
-fn a_size_that_no_address_can_count_is_refused() {
+fn a_size_beyond_the_address_range_is_refused() {
     let memory = Memory::new(u64::MAX);
     for bytes in [u64::MAX, u64::MAX - 7, 1 << 63] {
         assert_eq!(memory.alloc(bytes), Err(MemoryError::InvalidSize { bytes }));
@@ -25,7 +25,7 @@ fn a_size_that_no_address_can_count_is_refused() {
 }
 
 #[test]
-fn freed_addresses_do_not_come_back() {
+fn freed_addresses_are_not_reused() {
     let memory = Memory::new(4096);
     let first = memory.alloc(4096).unwrap();
     assert!(matches!(memory.alloc(1), Err(MemoryError::OutOfMemory { free: 0, .. })));
@@ -37,7 +37,7 @@ fn freed_addresses_do_not_come_back() {
 }
 
 #[test]
-fn a_limit_refuses_what_would_fit() {
+fn a_limit_refuses_allocations_that_would_fit() {
     let memory = Memory::new(4096);
     memory.limit_to(100);
     let first = memory.alloc(100).unwrap();

@@ -4,16 +4,16 @@ use retrograph_driver_sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUarray_format};
 
 use super::State;
 
-/// An array. Its rows are in device memory without gaps; programs get no address of them.
+/// An array. Its rows are contiguous in device memory; programs cannot get their address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Array {
-    /// The index among the devices of the context that made it.
+    /// The index among the devices of its context.
     pub(crate) device: usize,
     pub(crate) address: u64,
     pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
 }
 
-/// Bytes of a channel, if the format is simulated.
+/// Bytes of a channel, if the format is supported.
 pub(crate) fn channel_bytes(format: CUarray_format) -> Option<usize> {
     use CUarray_format as F;
     Some(match format {
@@ -47,7 +47,7 @@ impl State {
     /// Frees the memory of an array and forgets it.
     pub(crate) fn remove_array(&mut self, array: CUarray) {
         if let Ok(Array { device, address, .. }) = self.arrays.remove(array) {
-            // The address belongs to the array alone.
+            // Only the array uses the address.
             let _ = self.devices[device].memory.free(address);
         }
     }

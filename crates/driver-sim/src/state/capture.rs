@@ -3,7 +3,7 @@
 //! The call that invalidates a capture returns the reason. The capture stays open until its origin
 //! stream ends it or is destroyed. Until then, work on its streams fails with 901; calls that
 //! captures forbid fail with their own reason. An end on another thread (908) or without a join
-//! (904) removes the capture at once.
+//! (904) removes the capture immediately.
 
 use retrograph_driver_sys::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode,
@@ -24,7 +24,7 @@ const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_
 /// An open capture.
 pub(crate) struct Capture {
     pub(crate) device: usize,
-    /// The stream on which it was begun.
+    /// The stream on which it began.
     pub(crate) origin: CUstream,
     /// The thread that began it.
     pub(crate) thread: u64,

@@ -1,4 +1,4 @@
-//! Conditional nodes and the handles by which kernels decide them.
+//! Conditional nodes and the handles by which kernels control them.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use retrograph_driver_sys::{CUgraph, CUgraphConditionalHandle, CUgraphConditiona
 use super::{NodeKind, State};
 use crate::refusal::Refusal;
 
-/// A node whose bodies run, or do not, as the value of a handle says.
+/// A node that runs its bodies depending on the value of a handle.
 #[derive(Clone)]
 pub(crate) struct Conditional {
     pub(crate) handle: CUgraphConditionalHandle,
     pub(crate) r#type: CUgraphConditionalNodeType,
-    /// The bodies, which the node owns. The program has a pointer to this list.
+    /// The bodies, which the node owns. The program holds a pointer to this list.
     pub(crate) bodies: Arc<[CUgraph]>,
 }
 
 impl State {
-    /// The outermost graph, whose handles all conditional nodes inside of it have, and how many
-    /// graphs deep a graph is inside of it.
+    /// Returns the outermost graph that contains a graph, and the nesting depth. The outermost
+    /// graph owns the handles of all nested conditional nodes.
     pub(crate) fn root_of(&self, mut graph: CUgraph) -> Result<(CUgraph, usize), Refusal> {
         let mut depth = 0;
         while let Some(node) = self.graphs.get(graph)?.within {
@@ -27,7 +27,7 @@ impl State {
         Ok((graph, depth))
     }
 
-    /// Whether a graph is a body, or has conditional nodes, or a graph inside of it has.
+    /// Whether a graph is a body, or it or a nested graph has conditional nodes.
     pub(crate) fn is_conditional(&self, graph: CUgraph) -> Result<bool, Refusal> {
         let is_conditional = |kind: &NodeKind| matches!(kind, NodeKind::Conditional(_));
         let node = self.graphs.get(graph)?.within.and_then(|node| self.nodes.get(node).ok());

@@ -4,20 +4,20 @@ use retrograph_driver_sys::{
     CU_COREDUMP_LIGHTWEIGHT_FLAGS, CU_COREDUMP_SKIP_ABORT, CUcoredumpSettings,
 };
 
-/// The settings of a context, or of all contexts that have none of their own. The simulator writes
-/// no core dumps, so nothing else reads them.
+/// The settings of a context, or the defaults of the process. The simulator writes no core dumps,
+/// so only queries read them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoreDumps {
     /// Flags `CU_COREDUMP_SKIP_…`.
     pub(crate) flags: Option<u32>,
-    /// The path of core dumps.
+    /// The file name of core dumps.
     pub(crate) file: Option<Vec<u8>>,
-    /// The path of the pipe.
+    /// The path of the user trigger pipe.
     pub(crate) pipe: Option<Vec<u8>>,
 }
 
 impl CoreDumps {
-    /// These settings, or those of the process where there is none.
+    /// Returns these settings, with unset ones taken from the process.
     pub(crate) fn or(self, process: &Self) -> Self {
         Self {
             flags: self.flags.or(process.flags),
@@ -26,7 +26,7 @@ impl CoreDumps {
         }
     }
 
-    /// A setting that is a flag or that the flags decide, or nothing if it is another one.
+    /// The value of a boolean setting; `None` if the setting is not boolean.
     pub(crate) fn flag(&self, setting: CUcoredumpSettings) -> Option<bool> {
         let flags = self.flags.unwrap_or_default();
         Some(match setting {
@@ -40,7 +40,7 @@ impl CoreDumps {
         })
     }
 
-    /// Changes the flags by which a setting is stored.
+    /// Changes the flags that represent a boolean setting.
     pub(crate) fn set_flag(&mut self, setting: CUcoredumpSettings, value: bool) {
         let (bits, value) = match setting {
             CUcoredumpSettings::CU_COREDUMP_TRIGGER_HOST => (CU_COREDUMP_SKIP_ABORT, !value),

@@ -23,7 +23,7 @@ pub(crate) struct Device {
     pub(crate) memory: Arc<Memory>,
     /// The context, if it exists.
     pub(crate) context: Option<CUcontext>,
-    /// The handle of the primary context, also after it was reset.
+    /// The handle of the primary context, kept after a reset.
     primary: Option<CUcontext>,
     /// The reference count of a primary context.
     pub(crate) references: usize,
@@ -48,7 +48,7 @@ impl Device {
         Self::view(ordinal, Arc::new(Memory::of_device(ordinal, config.memory_bytes)))
     }
 
-    /// A device without a context.
+    /// Creates an entry without a context.
     fn view(ordinal: usize, memory: Arc<Memory>) -> Self {
         Self {
             ordinal,
@@ -144,7 +144,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the access of and to a context that is destroyed.
+    /// Ends peer access of and to a context that is destroyed.
     fn end_all_peer_access(&mut self, device: usize) {
         for other in 0..self.devices.len() {
             self.end_peer_access(device, other);

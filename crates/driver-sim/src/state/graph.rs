@@ -17,9 +17,9 @@ pub(crate) enum NodeKind {
     Operation(Operation),
     /// A child graph, owned by the node.
     Child(CUgraph),
-    /// Graphs that run, or do not, as kernels decide.
+    /// Graphs whose execution kernels control.
     Conditional(Conditional),
-    /// Nothing.
+    /// No work.
     Empty,
     /// Records an event.
     Record(CUevent),
@@ -98,12 +98,12 @@ pub(crate) struct Graph {
     pub(crate) clones: BTreeMap<CUgraphNode, CUgraphNode>,
     /// References to user objects.
     pub(crate) objects: BTreeMap<CUuserObject, u32>,
-    /// The number of its captures: all have the same, as recorded in
+    /// The id that all captures into this graph share, as recorded in
     /// docs/hardware/2026-11-25-two-gpus-overlapped.
     pub(crate) capture_number: Option<u64>,
-    /// The default of each handle for conditional nodes, if it has one. The first handle is 1.
+    /// The default value of each conditional handle, if it has one. The first handle is 1.
     pub(crate) defaults: Vec<Option<u32>>,
-    /// The node that it is inside of.
+    /// The node that contains it.
     pub(crate) within: Option<CUgraphNode>,
 }
 
@@ -261,7 +261,7 @@ impl State {
         Ok(clone)
     }
 
-    /// Whether a node of a graph, or of a graph inside of it, is of a kind.
+    /// Whether a graph or a nested graph has a node that satisfies a predicate.
     pub(crate) fn any_node(
         &self,
         graph: CUgraph,

@@ -1,5 +1,5 @@
-//! Host memory that devices have mapped: pinned memory, allocated by the driver or registered with
-//! it, managed memory, and memory of pools of either.
+//! Host memory that is mapped on devices: allocated and registered pinned memory, managed memory,
+//! and memory of host and managed pools.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ pub(crate) struct Pinned {
     pub(crate) flags: u32,
     /// The index among the devices of the context that allocated or registered it.
     pub(crate) device: usize,
-    /// What is known of managed memory; `None` for other memory.
+    /// The advice for managed memory; `None` for other memory.
     pub(crate) advice: Option<AdvisedRanges>,
     /// Whether it is a variable of a module, which the program cannot free.
     pub(crate) is_variable: bool,
@@ -47,7 +47,7 @@ impl Pinned {
         Ok(made)
     }
 
-    /// Memory of a pool of the host or of managed memory.
+    /// Memory of a host pool or a managed pool.
     pub(crate) fn pooled(
         bytes: usize,
         device: usize,
@@ -63,7 +63,7 @@ impl Pinned {
         Ok(made)
     }
 
-    /// Managed memory, which is poisoned too.
+    /// Managed memory, also poisoned.
     pub(crate) fn managed(bytes: usize, device: usize) -> Result<Self, Refusal> {
         let mut made = Self::new(bytes, device, 0)?;
         made.advice = Some(AdvisedRanges::new(bytes));
@@ -106,7 +106,7 @@ impl Pinned {
         self.bytes
     }
 
-    /// Whether it is neither managed memory nor of a pool.
+    /// Whether it is neither managed memory nor pool memory.
     pub(crate) fn is_plain(&self) -> bool {
         self.advice.is_none() && self.pool.is_none()
     }
@@ -153,16 +153,16 @@ impl State {
     pub(crate) fn map_pinned(&mut self, ordinal: usize, address: usize) -> Result<(), Refusal> {
         let Some(pinned) = self.pinned.get(&address) else { return Ok(()) };
         // SAFETY: the state forgets the memory only after `Memory::free` of its address, and only
-        // when no kernel runs, because it runs them itself. Who registers memory keeps it until the
-        // registration is taken back.
+        // when no kernel runs, because it runs them itself. The caller that registers memory keeps
+        // it valid until it unregisters it.
         let mapped =
             unsafe { self.devices[ordinal].memory.map_host(pinned.host(), pinned.bytes() as u64) };
         mapped.map(|_| ()).map_err(|error| memory_refusal(&error))
     }
 
-    /// Takes pinned memory from a device.
+    /// Unmaps pinned memory from a device.
     pub(crate) fn unmap_pinned(&mut self, ordinal: usize, address: usize) {
-        // A device without it stays as it is.
+        // Fails if the device does not have it mapped.
         let _ = self.devices[ordinal].memory.free(address as u64);
     }
 

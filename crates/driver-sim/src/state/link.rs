@@ -9,9 +9,9 @@ use crate::jit::JitLog;
 /// A linker invocation.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// The modules added so far, each with the name that messages give it.
+    /// The modules added so far, each with its name in messages.
     pub(crate) inputs: Vec<(String, Arc<Image>)>,
-    /// The public names that they define.
+    /// The public names that the modules define.
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.
     pub(crate) is_broken: bool,

@@ -1,18 +1,18 @@
-//! What a program advised about managed memory.
+//! Advice for managed memory (`cuMemAdvise`).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use retrograph_driver_sys::CUmemLocation;
 
-/// The advice for a range of managed memory. It changes no result; queries return it.
+/// The advice for a range of managed memory. It has no effect except on queries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) is_read_mostly: bool,
     pub(crate) preferred: Option<CUmemLocation>,
     /// Ordinals of devices, and -1 for the host.
     pub(crate) accessed_by: BTreeSet<i32>,
-    /// Where the last prefetch went.
+    /// The destination of the last prefetch.
     pub(crate) prefetched: Option<CUmemLocation>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Advice {
 pub(crate) struct AdvisedRanges(Vec<(Range<usize>, Advice)>);
 
 impl AdvisedRanges {
-    /// No advice for `bytes` bytes.
+    /// Creates empty advice for `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Self {
         Self(vec![(0..bytes, Advice::default())])
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_holds_for_its_range_alone() {
+    fn advice_holds_only_for_its_range() {
         let mut ranges = AdvisedRanges::new(100);
         ranges.change(&(20..60), |advice| advice.is_read_mostly = true);
         ranges.change(&(50..100), |advice| advice.accessed_by.extend([0]));

@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub(crate) initialized: bool,
     /// The name of the current call, for diagnostics.
     pub(crate) call: &'static str,
-    /// How far the current call has come.
+    /// The progress of the current call.
     pub(crate) attempt: Attempt,
     /// The devices of the machine, then one entry per context of `cuCtxCreate`.
     pub(crate) devices: Vec<Device>,
@@ -97,9 +97,9 @@ pub(crate) struct State {
     pub(crate) core_dumps: CoreDumps,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    /// What kernels printed and nobody took yet.
+    /// Output of kernels that the program has not read yet.
     pub(crate) output: Mutex<String>,
-    /// How many launches of each kernel ran.
+    /// The number of launches of each kernel.
     pub(crate) launches: BTreeMap<String, u64>,
     /// The code that every call returns after the simulator stopped.
     pub(crate) stopped: Option<CUresult>,
@@ -107,7 +107,7 @@ pub(crate) struct State {
     pub(crate) refused: BTreeSet<Refused>,
     /// Detects driver calls from inside host functions.
     pub(crate) hosting: Arc<Hosting>,
-    /// The table of this machine, and the function in place of missing ones, once a slot is
+    /// The table of this machine, and the substitute for missing functions, once a slot is
     /// assigned.
     pub(crate) table: Option<(DriverTable, unsafe extern "C" fn() -> CUresult)>,
     /// The last number issued to a handle, task or capture. Numbers are never reused.
@@ -194,7 +194,7 @@ impl State {
         Refusal::UNSUPPORTED
     }
 
-    /// Stops at behaviour that hardware leaves undefined.
+    /// Reports undefined behaviour and stops the machine.
     pub(crate) fn undefined(&mut self, finding: impl Into<Finding>) -> Refusal {
         self.diagnose(DiagnosticKind::Undefined, finding);
         Refusal::UNDEFINED
@@ -222,7 +222,7 @@ impl State {
         primary.iter().map(|device| device.references).sum::<usize>() + created
     }
 
-    /// Counts of the objects that exist.
+    /// Counts of the live objects.
     pub(crate) fn live(&self) -> Live {
         let legacy = self.devices.iter().filter(|device| device.legacy.is_some()).count();
         let hidden = legacy + self.per_thread.len();

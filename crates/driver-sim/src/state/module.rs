@@ -22,10 +22,10 @@ pub(crate) struct Module {
     pub(crate) globals: BTreeMap<String, (u64, u64)>,
     /// The library that loaded the module; only it unloads the module.
     pub(crate) library: Option<CUlibrary>,
-    /// Bytes of the constant variables, which are placed for all kernels together.
+    /// Bytes of the constant variables, which all kernels share.
     pub(crate) constant_bytes: u32,
-    /// The most registers of a thread, by an option of the load.
-    pub(crate) most_registers: Option<u32>,
+    /// The maximum registers per thread, from an option of the load.
+    pub(crate) max_registers: Option<u32>,
 }
 
 /// A function of a module.
@@ -34,8 +34,8 @@ pub(crate) struct Function {
     pub(crate) module: CUmodule,
     pub(crate) name: CString,
     pub(crate) program: Arc<Program>,
-    /// The most registers of a thread, by an option of the load.
-    pub(crate) most_registers: Option<u32>,
+    /// The maximum registers per thread, from an option of the load.
+    pub(crate) max_registers: Option<u32>,
     /// The maximum of dynamic shared memory of a launch, in bytes.
     pub(crate) dynamic_shared_limit: u32,
     /// The preferred shared memory carveout in percent, or -1.
@@ -57,8 +57,8 @@ pub(crate) struct Library {
     /// Modules by the index of their context among the devices.
     pub(crate) modules: BTreeMap<usize, CUmodule>,
     pub(crate) kernels: BTreeMap<String, CUkernel>,
-    /// The most registers of a thread, by an option of the load.
-    pub(crate) most_registers: Option<u32>,
+    /// The maximum registers per thread, from an option of the load.
+    pub(crate) max_registers: Option<u32>,
 }
 
 /// A kernel of a library.

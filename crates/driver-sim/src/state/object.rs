@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_are_not_special_values_and_come_back_as_they_were() {
+    fn handles_are_not_special_values_and_round_trip() {
         let stream = CUstream::from_number(1);
         assert!(!stream.is_legacy() && stream != CUstream::PER_THREAD);
         let mut table = Table::default();

@@ -12,10 +12,10 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 /// The granularity in which a pool reserves device memory.
 const CHUNK: u64 = 32 << 20;
 
-/// Where memory of a pool is, or who may access it.
+/// The location of a pool's memory, or of an accessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Location {
-    /// No place in particular.
+    /// No preferred location.
     Anywhere,
     /// A device, by its ordinal.
     Device(usize),
@@ -30,7 +30,7 @@ impl Location {
         matches!(self, Self::Host | Self::HostNode)
     }
 
-    /// The driver's value, unless the memory has no place.
+    /// The driver's value; `None` without a preferred location.
     pub(crate) fn value(self) -> Option<CUmemLocation> {
         let (r#type, id) = match self {
             Self::Anywhere => return None,
@@ -42,10 +42,10 @@ impl Location {
     }
 }
 
-/// What a pool allocates. A location has a default pool for each kind of memory.
+/// The kind of memory of a pool. A location has a default pool for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolKind {
-    /// Whether the memory moves between host and devices. Then its location is only preferred.
+    /// Whether the memory is managed. Then its location is only a preference.
     pub(crate) is_managed: bool,
     pub(crate) location: Location,
 }
@@ -56,7 +56,7 @@ impl PoolKind {
         Self { is_managed: false, location: Location::Device(ordinal) }
     }
 
-    /// Whether the memory is memory of the host here.
+    /// Whether the simulator keeps the memory in host memory.
     pub(crate) fn is_hosted(self) -> bool {
         self.is_managed || self.location.is_host()
     }
@@ -66,9 +66,9 @@ impl PoolKind {
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     pub(crate) kind: PoolKind,
-    /// Who has access besides the location of the memory.
+    /// The locations with access, besides the memory's own location.
     pub(crate) granted: BTreeSet<Location>,
-    /// The maximum size (`CUmemPoolProps::maxSize`); 0 for the memory of the device.
+    /// The maximum size (`CUmemPoolProps::maxSize`); 0 for no limit except the device's memory.
     pub(crate) max_bytes: u64,
     /// The attributes REUSE_FOLLOW_EVENT_DEPENDENCIES, REUSE_ALLOW_OPPORTUNISTIC and
     /// REUSE_ALLOW_INTERNAL_DEPENDENCIES.
@@ -120,13 +120,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether memory of the pool is where somebody is, without a call that grants access.
+    /// Whether a location has access to the memory without a grant.
     pub(crate) fn is_at(&self, location: Location) -> bool {
         let own = self.kind.location;
         !self.kind.is_managed && (own == location || own.is_host() && location.is_host())
     }
 
-    /// Gives bytes back to the pool.
+    /// Returns bytes to the pool.
     fn give(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         self.trim(self.threshold);
@@ -154,7 +154,7 @@ impl State {
         self.pool(pool)
     }
 
-    /// The pool that a location came with.
+    /// The default pool of a location.
     pub(crate) fn default_pool(&mut self, kind: PoolKind) -> CUmemoryPool {
         if let Some(pool) = self.default_pools.get(&kind) {
             return *pool;
@@ -165,7 +165,7 @@ impl State {
         pool
     }
 
-    /// The pool that a location uses.
+    /// The current pool of a location.
     pub(crate) fn current_pool(&mut self, kind: PoolKind) -> CUmemoryPool {
         match self.current_pools.get(&kind) {
             Some(pool) => *pool,
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// Whether memory at an address is of a pool of the host.
+    /// Whether the memory at an address belongs to a host pool.
     pub(crate) fn is_of_host_pool(&self, address: CUdeviceptr) -> bool {
         let found = self.pinned_at(address as usize, 1);
         found.is_some_and(|found| found.pool.is_some() && found.advice.is_none())

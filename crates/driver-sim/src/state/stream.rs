@@ -65,7 +65,7 @@ impl Stream {
 /// The last record of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
-    /// Nothing yet.
+    /// Not recorded.
     Never,
     /// The end of a task.
     Task(TaskId),

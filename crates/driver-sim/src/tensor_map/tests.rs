@@ -14,7 +14,7 @@ fn matrix() -> TensorMap {
 }
 
 #[test]
-fn a_map_is_read_back_as_it_was_encoded() {
+fn encoding_a_map_round_trips() {
     let cube = TensorMap {
         dimensions: vec![8, 5, 1 << 32],
         strides: vec![16, 96],
@@ -30,7 +30,7 @@ fn a_map_is_read_back_as_it_was_encoded() {
 }
 
 #[test]
-fn other_bytes_are_refused() {
+fn bytes_without_an_encoded_map_are_refused() {
     assert_eq!(TensorMap::decode(&[0; 128]), Err(TensorMapError::NotEncoded));
     let mut changed = matrix().encode();
     changed[24] ^= 1;
@@ -49,7 +49,7 @@ fn invalid_tensor_maps_are_refused_by_rule() {
 }
 
 #[test]
-fn a_swizzle_mixes_the_pieces_of_a_row_by_the_number_of_the_row() {
+fn a_swizzle_permutes_the_pieces_of_a_row_by_the_row_index() {
     let piece =
         |swizzle: Swizzle, row: u64, piece: u64| swizzle.apply(row * 128 + piece * 16) / 16 % 8;
     assert_eq!(piece(Swizzle::Bytes128, 3, 5), 3 ^ 5);

@@ -1,10 +1,10 @@
 //! Calls that wait for host functions.
 //!
 //! Other threads can call the driver while a host function runs, and the host function may wait for
-//! them. A call that needs its end is therefore suspended: it returns [`Refusal::SUSPENDED`], the
-//! entry of the world releases the lock and waits, and then the call is made again from its
-//! beginning. So a call changes nothing before the work that it waits for is complete, except that
-//! it may queue a task of its own.
+//! them. A call that needs its completion is therefore suspended: it returns
+//! [`Refusal::SUSPENDED`], the entry function releases the lock and waits, and then the call is
+//! repeated from its beginning. So a call must not change state before the work that it waits for
+//! is complete, except that it may queue one task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::{HostRun, TaskId};
 use crate::refusal::Refusal;
 
-/// How long a query waits for a host function that it has started. Most are short; the program may
-/// have to go on for others to end.
+/// How long a query waits for a host function that it has started. Most are short; others may need
+/// the program to continue.
 const QUERY_WAIT: Duration = Duration::from_millis(100);
 
 /// How long a call waits for host functions.
@@ -21,7 +21,7 @@ const QUERY_WAIT: Duration = Duration::from_millis(100);
 pub(crate) enum Patience {
     /// Until they end.
     Synchronization,
-    /// For a short time, and only once for each.
+    /// For a short time, and only once for each host function.
     Query,
 }
 
@@ -32,22 +32,22 @@ pub(crate) struct HostWait {
 }
 
 impl HostWait {
-    /// Waits. The caller has released the lock of the world.
+    /// Waits. The caller must have released the lock of the world.
     pub(crate) fn wait(&self) {
         self.host.wait((self.patience == Patience::Query).then_some(QUERY_WAIT));
     }
 }
 
-/// How far a call has come that completes work, possibly several times.
+/// The progress of a call that completes work, possibly several times.
 #[derive(Default)]
 pub(crate) struct Attempt {
-    /// How many completions have begun since the call was made or made again.
+    /// The number of completions begun since the call was made or last repeated.
     begun: usize,
-    /// The number of the completion at which the call was suspended, and its tasks. Work that other
-    /// threads queue meanwhile is not waited for.
+    /// The number of the completion at which the call was suspended, and its tasks. The call does
+    /// not wait for work that other threads queue later.
     resumed: Option<(usize, Vec<TaskId>)>,
     wait: Option<HostWait>,
-    /// The task that the call has queued, which it must not queue again.
+    /// The task that the call has queued and must not queue again.
     pub(super) queued: Option<TaskId>,
 }
 
@@ -63,7 +63,7 @@ impl Attempt {
         }
     }
 
-    /// Suspends the call until a host function ends or the patience does.
+    /// Suspends the call until a host function ends or the wait times out.
     pub(super) fn suspend(
         &mut self,
         tasks: Vec<TaskId>,
@@ -75,7 +75,7 @@ impl Attempt {
         Refusal::SUSPENDED
     }
 
-    /// If the call was suspended, the wait after which it is made again.
+    /// If the call was suspended, takes the wait after which it is repeated.
     pub(crate) fn take_wait(&mut self) -> Option<HostWait> {
         self.begun = 0;
         self.wait.take()

@@ -6,15 +6,15 @@ use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype
 
 use crate::memory::{Memory, MemoryError};
 
-/// One end of a copy.
+/// The source or destination of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Device memory.
     Device(u64),
-    /// An array, by the address of its first row. It decides the distances of rows and slices.
+    /// An array, by the address of its first row. The array determines pitch and height.
     Array(u64, Strides),
-    /// Host memory, read or written when the copy runs. It is pinned, and the state keeps it for as
-    /// long as work that names it is queued; or the copy runs before the call returns.
+    /// Host memory, read or written when the copy runs. Either it is pinned, and the state keeps it
+    /// while queued work uses it; or the copy runs before the call returns.
     Host(usize),
     /// Pageable host memory of a graph node, which the program keeps valid while the graph runs. A
     /// launch of the graph reads it as a source; the copy writes it when it runs.
@@ -23,7 +23,7 @@ pub(crate) enum End {
     Snapshot(Arc<[u8]>),
 }
 
-/// Distances in a box of bytes.
+/// The layout of a box of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strides {
     /// Bytes from row to row.
@@ -41,7 +41,7 @@ impl End {
         }
     }
 
-    /// The distances of an array, or those that the parameters of the copy have.
+    /// The strides of an array, or else of the copy's parameters.
     fn strides(&self, pitch: usize, height: usize) -> Strides {
         match self {
             Self::Array(_, strides) => *strides,
@@ -53,14 +53,14 @@ impl End {
 /// A box of bytes to copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
-    /// The parameters as given, for those who ask.
+    /// The original parameters, for queries of node parameters.
     pub(crate) given: Box<CUDA_MEMCPY3D>,
     pub(crate) source: End,
     pub(crate) target: End,
 }
 
-// SAFETY: the pointers in the parameters are kept for those who ask and are never followed; the
-// ends are addresses, and the lock around the state is held when they are used.
+// SAFETY: the pointers in the parameters are kept for queries and never dereferenced; source and
+// destination are addresses, used only while the lock of the state is held.
 unsafe impl Send for Copy {}
 // SAFETY: as above.
 unsafe impl Sync for Copy {}
@@ -75,7 +75,7 @@ impl Copy {
         is_pageable(&self.source) || is_pageable(&self.target)
     }
 
-    /// The rows. Offsets count from the address of an end.
+    /// The rows. Offsets are relative to the addresses of source and destination.
     fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let given = &self.given;
         let from = self.source.strides(given.srcPitch, given.srcHeight);
@@ -90,9 +90,8 @@ impl Copy {
         })
     }
 
-    /// How many bytes past the address the source and the target reach, unless that is more than
-    /// can be counted. The last row of the last slice reaches farthest. The extent in an array has
-    /// no meaning.
+    /// The extents of source and destination in bytes from their addresses; `None` on overflow. The
+    /// last row of the last slice ends last. The extent in an array is meaningless.
     pub(crate) fn extent(given: &CUDA_MEMCPY3D) -> Option<(usize, usize)> {
         let (y, z) = (given.Height.checked_sub(1)?, given.Depth.checked_sub(1)?);
         let end = |kind, x: usize, rows: usize, slices: usize, height: usize, pitch: usize| {
@@ -146,12 +145,12 @@ impl Copy {
                 write_host(target + to, &row);
                 Ok(())
             }
-            // Nothing makes a snapshot the target of a copy.
+            // A snapshot is never a destination.
             End::Snapshot(_) => Ok(()),
         }
     }
 
-    /// The copy with the bytes that a pageable source has now, if it has one.
+    /// The copy with a snapshot of its pageable source; `None` without one.
     pub(crate) fn with_source_read(&self) -> Option<Self> {
         let (End::Pageable(source), Some((bytes, _))) = (&self.source, Self::extent(&self.given))
         else {
@@ -165,9 +164,9 @@ impl Copy {
 fn read_host(address: usize, bytes: usize) -> Vec<u8> {
     let mut row = vec![0; bytes];
     let source = std::ptr::with_exposed_provenance::<u8>(address);
-    // SAFETY: an end is `Host` for a range inside pinned memory, which the state does not free
-    // before the work that names it has run, or for memory that is valid during a call, which
-    // runs it. Who launches a graph guarantees that pageable memory of its nodes is valid.
+    // SAFETY: `End::Host` is a range inside pinned memory, which the state does not free before the
+    // work that uses it has run, or memory that is valid during the call that runs the copy. The
+    // caller that launches a graph guarantees that pageable memory of its nodes is valid.
     unsafe { std::ptr::copy_nonoverlapping(source, row.as_mut_ptr(), bytes) };
     row
 }
@@ -195,14 +194,14 @@ impl Fill {
         })
     }
 
-    /// Whether the element size is valid and the elements are aligned to it.
+    /// Whether the element size is valid and the address is a multiple of it.
     pub(crate) fn is_aligned(&self) -> bool {
         let Self(given) = self;
         let size = u64::from(given.elementSize);
         matches!(size, 1 | 2 | 4) && given.dst.is_multiple_of(size)
     }
 
-    /// How many bytes past the address the fill reaches, unless that is more than can be counted.
+    /// The extent of the fill in bytes from its address; `None` on overflow.
     pub(crate) fn extent(&self) -> Option<u64> {
         let Self(given) = self;
         let width = (given.width as u64).checked_mul(u64::from(given.elementSize))?;
@@ -210,7 +209,7 @@ impl Fill {
         above.checked_add(width)
     }
 
-    /// Whether rows overlap, or begin inside of an element.
+    /// Whether rows overlap, or begin inside an element.
     pub(crate) fn rows_overlap(&self) -> bool {
         let Self(given) = self;
         let size = given.elementSize as usize;

@@ -19,9 +19,9 @@ pub(crate) enum PlanWork {
     Operation(Operation),
     /// A graph inside the graph.
     Child(Plan),
-    /// Graphs that run, or do not, as kernels decide.
+    /// Graphs whose execution kernels control.
     Conditional(PlanConditional),
-    /// Nothing.
+    /// No work.
     Empty,
     /// Records an event.
     Record(CUevent),
@@ -39,7 +39,7 @@ impl PlanWork {
         matches!(self, Self::Alloc(_) | Self::Free(_))
     }
 
-    /// The graphs inside of it.
+    /// The graphs inside it.
     pub(crate) fn plans(&self) -> &[Plan] {
         match self {
             Self::Child(child) => std::slice::from_ref(child),
@@ -70,7 +70,7 @@ impl PlanConditional {
         self.r#type == CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE
     }
 
-    /// The index of the body that runs at a value of the handle, if one does.
+    /// The index of the body that runs for a value of the handle, if any.
     pub(crate) fn body_at(&self, value: u32) -> Option<usize> {
         let index = match self.r#type {
             CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH => value as usize,
@@ -83,15 +83,15 @@ impl PlanConditional {
 /// A node of an instantiated graph.
 #[derive(Clone)]
 pub(crate) struct PlanNode {
-    /// The node of the template that it was made from.
+    /// Its node in the template.
     pub(crate) source: CUgraphNode,
     /// Indices of the nodes that it depends on.
     pub(crate) dependencies: Vec<usize>,
-    /// Edges that are not full dependencies, by the index where they start.
+    /// Edges that are not full dependencies, by the index of the source node.
     pub(crate) edge_data: BTreeMap<usize, CUgraphEdgeData>,
-    /// Whether the blocks of its launch were said to wait for each other.
+    /// Whether its launch is cooperative.
     pub(crate) is_cooperative: bool,
-    /// Whether it does anything when the graph is launched.
+    /// Whether it runs when the graph is launched.
     pub(crate) is_enabled: bool,
     pub(crate) work: PlanWork,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Plan {
     /// The template.
     pub(crate) graph: CUgraph,
     pub(crate) nodes: Vec<PlanNode>,
-    /// The default of each conditional handle of the graph, if it has one.
+    /// The default value of each conditional handle, if it has one.
     pub(crate) defaults: Vec<Option<u32>>,
 }
 
@@ -112,7 +112,7 @@ impl Plan {
         self.nodes.iter().map(|node| node.dependencies.clone()).collect()
     }
 
-    /// The node that was made from a node of the template, also inside other nodes.
+    /// Returns the node of a template node, also inside other nodes.
     pub(crate) fn find(&mut self, source: CUgraphNode) -> Option<&mut PlanNode> {
         let found = self.nodes.iter().position(|node| node.source == source);
         if let Some(index) = found {
@@ -122,7 +122,7 @@ impl Plan {
         inner.find_map(|plan| plan.find(source))
     }
 
-    /// The plan of a launch: sources in pageable memory are read now. `None` without any.
+    /// Returns the plan with snapshots of sources in pageable memory; `None` without such sources.
     pub(crate) fn with_sources_read(&self) -> Option<Self> {
         let read = |node: &PlanNode| match &node.work {
             _ if !node.is_enabled => None,
@@ -143,7 +143,7 @@ impl Plan {
         Some(plan)
     }
 
-    /// Everything that is done, in an order that the edges allow, also inside child graphs.
+    /// All work in a topological order, including child graphs.
     pub(crate) fn works(&self) -> Vec<&PlanWork> {
         let order = crate::random::Random::new(0).order(&self.dependencies()).unwrap_or_default();
         let mut works = Vec::new();
@@ -162,16 +162,16 @@ impl Plan {
 pub(crate) struct Exec {
     pub(crate) device: usize,
     pub(crate) flags: u64,
-    /// Shared with launches that are queued, which keep the values that they were launched with.
+    /// Shared with queued launches, which keep their parameter values.
     pub(crate) plan: Arc<Plan>,
     /// The last launch: launches of one instantiated graph do not overlap.
     pub(crate) last: Option<TaskId>,
-    /// References to objects of the user.
+    /// References to user objects.
     pub(crate) objects: BTreeMap<CUuserObject, u32>,
 }
 
 impl State {
-    /// Copies a template. An invalid structure gives the node at which it shows.
+    /// Copies a template. An invalid structure returns the offending node.
     pub(crate) fn plan(&self, graph: CUgraph) -> Result<Plan, (Refusal, CUgraphNode)> {
         let invalid = |node| (refuse(CUresult::CUDA_ERROR_INVALID_VALUE, Rule::GraphCycle), node);
         let template = self.graphs.get(graph).map_err(|code| (code, CUgraphNode::NULL))?;

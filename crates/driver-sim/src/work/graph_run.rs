@@ -9,26 +9,26 @@ use crate::exec::ConditionalValues;
 use crate::state::State;
 use crate::work::Failure;
 
-/// Rounds of a loop after which it is taken to never end.
-const MOST_ROUNDS: u32 = 1 << 20;
+/// Iterations after which a loop counts as endless.
+const MAX_ROUNDS: u32 = 1 << 20;
 
-/// A launch of a graph that has begun.
+/// A running launch of a graph.
 pub(crate) struct GraphRun {
     plan: Arc<Plan>,
-    /// The graph and the graphs inside of it that run, innermost last.
+    /// The running graph and nested graphs, innermost last.
     levels: Vec<Level>,
     conditions: ConditionalValues,
 }
 
-/// A graph that runs.
+/// A running graph.
 struct Level {
-    /// Its nodes to come.
+    /// Its remaining nodes.
     nodes: std::vec::IntoIter<usize>,
-    /// The node of the graph around it that it belongs to.
+    /// Its node in the enclosing graph.
     node: usize,
-    /// Which of the graphs of that node it is.
+    /// Its index among the graphs of that node.
     index: usize,
-    /// How often it has run in this launch, if it is the body of a loop; this time counts.
+    /// The iterations of a loop body in this launch, including the current one.
     rounds: u32,
     /// Whether it is in the body of a conditional node.
     is_in_body: bool,
@@ -40,7 +40,7 @@ impl GraphRun {
         Self { plan, levels: Vec::new(), conditions }
     }
 
-    /// The body of a conditional node that its handle says to run, if any.
+    /// The body that the handle of a conditional node selects, if any.
     fn chosen(&self, conditional: &PlanConditional) -> Result<Option<usize>, Failure> {
         let handle = conditional.handle;
         let value = self.conditions.get(handle).ok_or_else(|| {
@@ -55,7 +55,7 @@ impl GraphRun {
 }
 
 impl Plan {
-    /// The innermost graph that runs.
+    /// The innermost running graph.
     fn inner(&self, levels: &[Level]) -> &Self {
         levels.iter().skip(1).fold(self, |plan, level| {
             plan.nodes[level.node].work.plans().get(level.index).unwrap_or(plan)
@@ -64,12 +64,12 @@ impl Plan {
 }
 
 impl State {
-    /// The nodes of a graph in an order chosen among those that its edges allow.
+    /// The nodes of a graph in one of its topological orders.
     fn order_of(&mut self, plan: &Plan) -> std::vec::IntoIter<usize> {
         self.random.order(&plan.dependencies()).unwrap_or_default().into_iter()
     }
 
-    /// Ends the innermost graph, and begins it again if it is the body of a loop that goes on.
+    /// Ends the innermost graph, and restarts it if it is the body of a loop that continues.
     fn leave(&mut self, run: &mut GraphRun, plan: &Plan) -> Result<(), Failure> {
         let ended = run.levels.pop().filter(|_| !run.levels.is_empty());
         let Some(Level { node, index, rounds, .. }) = ended else { return Ok(()) };
@@ -78,7 +78,7 @@ impl State {
         if !conditional.is_loop() || run.chosen(conditional)?.is_none() {
             return Ok(());
         }
-        if rounds == MOST_ROUNDS {
+        if rounds == MAX_ROUNDS {
             let handle = conditional.handle;
             let message = format!(
                 "the loop of the conditional handle {handle} ran {rounds} times and goes on"
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// What an H200 does if parameters that were set after the instantiation name pageable memory.
+/// The failure of an H200 if parameters set after the instantiation use pageable memory.
 fn pageable_in_body() -> Failure {
     let message = "a node in the body of a conditional node copies pageable memory of the host";
     Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message.into())

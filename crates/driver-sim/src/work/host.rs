@@ -16,7 +16,7 @@ use crate::state::State;
 pub(crate) enum HostTarget {
     /// A host function.
     Function(unsafe extern "C" fn(*mut c_void)),
-    /// A callback, which is told the stream and how its work went.
+    /// A callback, which receives the stream and its status.
     Callback(unsafe extern "C" fn(CUstream, CUresult, *mut c_void), CUstream),
 }
 
@@ -28,14 +28,14 @@ pub(crate) struct HostCall {
     pub(crate) data: *mut c_void,
 }
 
-// SAFETY: the pointer is the program's and only handed back to it. By the contract of host
-// functions they may be called on any thread.
+// SAFETY: the pointer belongs to the program and is only passed back to it. By their contract, host
+// functions may be called on any thread.
 unsafe impl Send for HostCall {}
 // SAFETY: as above.
 unsafe impl Sync for HostCall {}
 
 impl HostCall {
-    /// The function as node parameters name it; callbacks are never nodes.
+    /// The node parameters of the function; callbacks are never nodes.
     pub(crate) fn node_parameters(&self) -> CUDA_HOST_NODE_PARAMS {
         let r#fn = match self.target {
             HostTarget::Function(function) => Some(function),
@@ -47,7 +47,7 @@ impl HostCall {
     fn run(&self) {
         match self.target {
             // SAFETY: the caller that queued a host function guarantees that it can be called with
-            // its data until it has run.
+            // its data until it runs.
             HostTarget::Function(function) => unsafe { function(self.data) },
             // SAFETY: as above.
             HostTarget::Callback(function, stream) => unsafe {
@@ -57,22 +57,22 @@ impl HostCall {
     }
 }
 
-/// How many worlds may wait for each other in host functions of one thread.
+/// The maximum number of worlds in nested host functions of one thread.
 const NESTED: usize = 8;
 
 thread_local! {
-    /// The worlds whose host functions this thread is inside of, innermost first. It has no
-    /// destructor, so that a report at the end of the process can still ask.
+    /// The worlds whose host functions this thread executes, innermost first. It has no destructor,
+    /// so a report at process exit can still read it.
     static INSIDE: Cell<[usize; NESTED]> = const { Cell::new([0; NESTED]) };
 }
 
-/// The calls of the driver from inside of host functions of a world.
+/// Detects driver calls from inside host functions of a world.
 ///
-/// CUDA forbids them: a host function runs on a thread of the driver. The entry to the world asks
-/// here first.
+/// CUDA forbids them: a host function runs on a thread of the driver. Every driver call checks this
+/// first.
 #[derive(Default)]
 pub(crate) struct Hosting {
-    /// One more than the number of the function that was called from inside, or 0.
+    /// One more than the number of the first function called from inside, or 0.
     called: AtomicUsize,
 }
 
@@ -86,12 +86,12 @@ impl Hosting {
         INSIDE.get().contains(&self.number())
     }
 
-    /// Notes a call of the driver from inside a host function.
+    /// Records a driver call from inside a host function.
     pub(crate) fn note(&self, function: usize) {
         let _ = self.called.compare_exchange(0, function + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Calls a host function; gives the number of the first function that it called.
+    /// Calls a host function. Returns the number of the first driver function that it called.
     fn during(&self, call: &HostCall) -> Option<usize> {
         let outer = INSIDE.get();
         let mut inner = outer;
@@ -104,12 +104,12 @@ impl Hosting {
     }
 }
 
-/// A host function that runs on a thread of its own.
+/// A host function that runs on its own thread.
 pub(crate) struct HostRun {
-    /// Once it has ended, the number of the function that it called, if it called one.
+    /// Once it has ended, the number of the driver function that it called, if any.
     result: Mutex<Option<Option<usize>>>,
     ended: Condvar,
-    /// Whether a wait for it ended before it did.
+    /// Whether a wait for it has timed out.
     is_long: AtomicBool,
 }
 
@@ -126,13 +126,13 @@ impl HostRun {
         run
     }
 
-    /// How it ended, if it has. One that called the driver is an error of the program, of which
-    /// this gives the description.
+    /// Its outcome once it has ended. Calling the driver is an error of the program, which this
+    /// describes.
     pub(super) fn outcome(&self) -> Option<Result<(), String>> {
         self.result.lock().map(described)
     }
 
-    /// Waits for its end, or for `most`.
+    /// Waits until it ends, at most for `most`.
     pub(super) fn wait(&self, most: Option<Duration>) {
         let mut result = self.result.lock();
         let is_running = |result: &mut Option<_>| result.is_none();
@@ -145,7 +145,7 @@ impl HostRun {
         }
     }
 
-    /// Whether a wait for it ended before it did.
+    /// Whether a wait for it has timed out.
     pub(super) fn is_long(&self) -> bool {
         self.is_long.load(Ordering::Relaxed)
     }
@@ -158,11 +158,11 @@ fn described(called: Option<usize>) -> Result<(), String> {
 }
 
 impl State {
-    /// Calls the destructor of an object of the user.
+    /// Calls the destructor of a user object.
     pub(crate) fn run_destructor(&mut self, call: &HostCall) {
         let hosting = Arc::clone(&self.hosting);
         if let Err(message) = described(hosting.during(call)) {
-            // The call that gave the last reference up is not at fault.
+            // The call that released the last reference does not fail.
             let _ = self.undefined(message);
         }
     }

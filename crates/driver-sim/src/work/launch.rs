@@ -7,7 +7,7 @@ use retrograph_driver_sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction};
 
 use crate::exec::Program;
 
-/// The values of a launch's parameters, laid out as the kernel reads them.
+/// The parameter values of a launch in the layout of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub(crate) block: Arc<[u8]>,
@@ -16,7 +16,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// A pointer to each value. They are valid for as long as the block lives.
+    /// A pointer to each value. They are valid while the block lives.
     pub(crate) fn pointers(&self) -> Box<[*mut c_void]> {
         let pointer = |offset: &usize| self.block[*offset..].as_ptr().cast_mut().cast();
         self.offsets.iter().map(pointer).collect()
@@ -34,7 +34,7 @@ pub(crate) struct Launch {
     pub(crate) block: [u32; 3],
     /// Blocks of a cluster along x, y and z.
     pub(crate) cluster: [u32; 3],
-    /// Whether all blocks are resident, so that they may meet at the barrier of the grid.
+    /// Whether the launch is cooperative: all blocks are resident and may use the grid barrier.
     pub(crate) is_cooperative: bool,
     /// Dynamic shared memory in bytes.
     pub(crate) shared_bytes: u32,

@@ -1,8 +1,8 @@
 //! Work of streams and graphs, and its execution.
 //!
-//! Nothing runs when it is queued. A task runs when somebody waits for it, or for a task that
-//! depends on it; until then its effects cannot be seen, because a program on hardware may not rely
-//! on seeing them either.
+//! Nothing runs when it is queued. A task runs when a call waits for it or for a task that depends
+//! on it. Until then its effects are invisible, because a program on hardware must not rely on them
+//! either.
 
 mod attempt;
 mod copy;
@@ -43,7 +43,8 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The operation of a node whose parameters it replaces. A launch stays cooperative.
+    /// The operation with the node properties of the operation that it replaces: a launch stays
+    /// cooperative.
     pub(crate) fn in_place_of(mut self, old: &Self) -> Self {
         if let (Self::Launch(new), Self::Launch(old)) = (&mut self, old) {
             new.is_cooperative |= old.is_cooperative;
@@ -64,7 +65,7 @@ pub(crate) enum Work {
     Free(u64),
     /// Marks an event as reached.
     Stamp(CUevent),
-    /// A host function that runs on a thread of its own, and the graph that it belongs to.
+    /// A host function that runs on its own thread, and the graph launch that it belongs to.
     Hosting(Arc<HostRun>, Option<Box<GraphRun>>),
 }
 

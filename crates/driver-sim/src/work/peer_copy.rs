@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::memory::{Memory, MemoryError};
 
-/// One end of a copy between devices.
+/// The source or destination of a copy between devices.
 pub(crate) struct PeerEnd {
     pub(crate) memory: Arc<Memory>,
     pub(crate) address: u64,

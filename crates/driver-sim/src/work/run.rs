@@ -19,19 +19,18 @@ use crate::state::{Mark, State};
 pub(crate) enum Failure {
     /// The code with which the context is lost, and the cause.
     Fault(CUresult, Finding),
-    /// Something for which hardware promises nothing.
+    /// Undefined behaviour.
     Undefined(Finding),
 }
 
 impl State {
-    /// Completes tasks and everything that they depend on, in an order chosen among the legal ones.
+    /// Completes tasks and their dependencies, in one of the legal orders.
     pub(crate) fn complete(&mut self, targets: Vec<TaskId>) -> Call {
         self.run_needed(targets, Patience::Synchronization).map(|_| ())
     }
 
-    /// Runs tasks and what they depend on, except what depends on host functions that take long:
-    /// the thread that queries may be the one that they wait for. Returns whether all tasks have
-    /// ended.
+    /// Runs tasks and their dependencies, except tasks that depend on long host functions, which
+    /// may wait for the querying thread. Returns whether all tasks have ended.
     pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<bool, Refusal> {
         self.run_needed(targets, Patience::Query)
     }
@@ -45,7 +44,7 @@ impl State {
             dependencies.filter_map(|id| index_of.get(id).copied()).collect()
         };
         let dependencies: Vec<Vec<usize>> = ids.iter().map(indices).collect();
-        // Tasks depend on earlier ones only, so that there is always an order.
+        // Tasks depend only on earlier ones, so an order always exists.
         let order = self.random.order(&dependencies).unwrap_or_default();
         let mut held = BTreeSet::new();
         for index in order {
@@ -116,8 +115,8 @@ impl State {
         needed.into_iter().collect()
     }
 
-    /// Runs a task, which is no longer queued. If it has to wait for a host function, queues what
-    /// is left of it again, and returns that function.
+    /// Runs a task that is no longer queued. If it must wait for a host function, queues the rest
+    /// of the task again and returns the function.
     fn run_task(&mut self, id: TaskId, task: Task) -> Result<Option<Arc<HostRun>>, Refusal> {
         let (device, mut graph) = (task.device, None::<Box<GraphRun>>);
         let result = match task.work {
@@ -174,8 +173,8 @@ impl State {
         })
     }
 
-    /// Runs an operation; a host function only starts. An operation of a graph has the values of
-    /// the conditional handles of that graph.
+    /// Runs an operation; a host function only starts. An operation of a graph gets the conditional
+    /// values of that graph.
     pub(super) fn run_operation(
         &mut self,
         device: usize,
@@ -205,7 +204,7 @@ impl State {
             Operation::Host(call) => return Ok(Some(HostRun::start(&self.hosting, *call))),
         };
         result.map(|()| None).map_err(|error| match operation {
-            // Hardware tells a fill that fails by another code than a copy.
+            // On hardware, a failed fill has a different code than a failed copy.
             Operation::Fill(_) => {
                 let message = format!("a queued fill failed: {error}");
                 Failure::Fault(CUresult::CUDA_ERROR_LAUNCH_FAILED, message.into())

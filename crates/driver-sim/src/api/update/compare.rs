@@ -7,7 +7,7 @@ use retrograph_driver_sys::*;
 use super::Difference;
 use crate::work::{Copy, End, Fill, Operation, Plan, PlanConditional, PlanNode, PlanWork};
 
-/// Graphs whose nodes or edges differ, without a particular node.
+/// The difference of graphs whose nodes or edges differ, without a particular node.
 pub(super) const ANOTHER_SHAPE: Difference = (
     CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CUgraphNode::NULL,
@@ -38,7 +38,7 @@ pub(super) fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgrap
     }
 }
 
-/// The kind of memory, which an update cannot change.
+/// The memory type of a copy's source or destination, which an update cannot change.
 fn kind(end: &End) -> CUmemorytype {
     match end {
         End::Device(_) => CUmemorytype::CU_MEMORYTYPE_DEVICE,
@@ -137,8 +137,8 @@ pub(super) fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Differ
     }
 }
 
-/// Takes over the parameters of a plan of the same shape. Nodes keep the handles of the template
-/// that the graph was instantiated from.
+/// Copies the parameters of a plan of the same shape. Nodes keep the handles of the original
+/// template.
 pub(super) fn adopt(old: &mut Plan, mut new: Plan) {
     for (from, to) in paired(old, &new).unwrap_or_default() {
         let replacement = std::mem::replace(&mut new.nodes[to].work, PlanWork::Empty);
