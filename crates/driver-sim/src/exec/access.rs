@@ -1,8 +1,8 @@
 //! Loads and stores.
 //!
-//! [`super::words`] checks common accesses for all lanes of a warp at once. All others, and those
-//! that fail this check, go lane by lane through [`Memories::resolve`], which finds the faulting
-//! lane.
+//! [`super::words`] checks common accesses for all lanes of a warp at once. Other accesses, and
+//! accesses that fail this check, run lane by lane through [`Memories::resolve`], which finds the
+//! faulting lane.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::memory::{Snapshot, Span};
 /// First generic address of shared memory.
 pub(super) const SHARED_WINDOW: u64 = 0x6f00_0000_0000;
 
-/// Whether a generic address is one of shared memory.
+/// Whether a generic address is in shared memory.
 pub(super) fn is_shared_address(address: u64) -> bool {
     address.wrapping_sub(SHARED_WINDOW) < WINDOW
 }
@@ -33,20 +33,20 @@ pub(super) const PARAM_WINDOW: u64 = 0x6d00_0000_0000;
 /// Size of each window.
 const WINDOW: u64 = 1 << 32;
 
-/// A fault and the lane that it happened to.
+/// A fault and its lane.
 pub(super) type LaneFault = (FaultKind, u32);
 
 /// The memories that the threads of a block access.
 pub(super) struct Memories<'a> {
     /// Global memory.
     pub(super) global: &'a Snapshot,
-    /// For each access of the program its most recent allocation.
+    /// The most recent allocation of each access of the program.
     pub(super) spans: Vec<Span>,
     /// The allocation that [`Self::resolve`] found last.
     pub(super) found: Cell<Span>,
-    /// The shared memory of the block that runs.
+    /// The shared memory of the running block.
     pub(super) shared: Span,
-    /// The local memory of the warp that runs, lane after lane.
+    /// The local memory of the running warp, lane after lane.
     pub(super) local: *mut u8,
     /// Bytes of local memory of one lane.
     pub(super) local_bytes: u32,
@@ -54,7 +54,7 @@ pub(super) struct Memories<'a> {
     pub(super) parameters: &'a [u8],
     /// The race detector, if it is enabled.
     pub(super) races: Option<Box<Races<'a>>>,
-    /// The warp that runs, and its instruction when it reaches memory lane by lane.
+    /// The running warp, and its instruction in a lane-by-lane access.
     pub(super) warp: usize,
     pub(super) pc: u32,
     /// Unfenced writes, in programs with `wgmma` or bulk copies.
@@ -91,12 +91,12 @@ impl Memories<'_> {
         }
     }
 
-    /// The async proxy has written to shared memory.
+    /// Removes the marks of shared memory that the async proxy has written.
     pub(super) fn forget_unfenced(&mut self, bytes: (u64, u64)) {
         self.unfenced.iter_mut().for_each(|unfenced| unfenced.forget(bytes));
     }
 
-    /// The address of the first write in `bytes` of shared memory without a fence.
+    /// The first address in `bytes` of shared memory with an unfenced write.
     pub(super) fn first_unfenced(&self, bytes: &Range<u64>) -> Option<u64> {
         self.unfenced.as_ref()?.first_in(bytes)
     }
@@ -144,7 +144,7 @@ impl Memories<'_> {
         let (base, end, host) = match space {
             Space::Shared => (self.shared.base, self.shared.end, self.shared.host),
             Space::Local => (0, u64::from(self.local_bytes), local()),
-            // Parameters are only read, which decoding has checked.
+            // Decoding has checked that parameters are only read.
             Space::Param => (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut()),
             Space::Global | Space::Const => {
                 let mut span = self.found.get();
@@ -158,7 +158,7 @@ impl Memories<'_> {
         if offset < base || offset >= end || end - offset < u64::from(bytes) {
             return Err(error());
         }
-        // SAFETY: the offset is inside of the memory.
+        // SAFETY: the offset is inside the memory.
         Ok(unsafe { host.add((offset - base) as usize) })
     }
 }

@@ -1,9 +1,9 @@
-//! `cp.async`: copies that complete at their wait.
+//! `cp.async`: copies that complete at the wait for them.
 //!
-//! Issuing a copy checks both addresses and poisons the target. The wait that covers the copy reads
-//! the source and writes the target, so a missing or early wait changes results. A copy without a
-//! wait completes when its thread exits, the latest legal moment, and then overwrites whatever the
-//! buffer holds.
+//! Issuing a copy checks both addresses and poisons the destination. The wait that covers the copy
+//! reads the source and writes the destination, so a missing or early wait changes results. A copy
+//! without a wait completes when its thread exits, the latest legal moment, and then overwrites the
+//! contents of the buffer.
 
 use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
@@ -16,7 +16,7 @@ use crate::memory::POISON;
 /// A `cp.async` instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AsyncCopy {
-    /// The target, in shared memory.
+    /// The destination, in shared memory.
     pub(super) to: Access,
     /// The source, in global memory.
     pub(super) from: Access,
@@ -27,12 +27,12 @@ pub(super) struct AsyncCopy {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     lane: usize,
-    /// The group that the copy belongs to, counted for each lane.
+    /// The index of its group among the groups of the lane.
     group: u32,
     to: *mut u8,
     from: *const u8,
     bytes: u32,
-    /// Bytes that come from the source; zeros follow.
+    /// Bytes read from the source; the rest is zero.
     copied: u32,
     /// The accesses and addresses, for the race detector.
     ranges: (Access, u64, Access, u64),
@@ -42,7 +42,7 @@ struct Pending {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncCopies {
     pending: Vec<Pending>,
-    /// Groups that each lane has committed.
+    /// The number of groups that each lane has committed.
     committed: [u32; LANES],
 }
 
@@ -92,7 +92,7 @@ impl AsyncCopies {
                 memories
                     .watch(&copy.to, range, AccessKind::Write { same: false })
                     .map_err(fault)?;
-                // A copy has 4, 8 or 16 bytes: no call of `memcpy` for so few.
+                // A copy has 4, 8 or 16 bytes; a loop avoids a call of `memcpy`.
                 for word in 0..bytes as usize / size_of_val(&POISON) {
                     to.cast::<u32>().add(word).write_unaligned(POISON);
                 }
@@ -168,7 +168,7 @@ fn shifted(address: u64, access: &Access) -> u64 {
     if access.address == Width::Word { address & 0xffff_ffff } else { address }
 }
 
-/// The host bytes of the source; only the copied ones must exist.
+/// The host bytes of the source; only the copied bytes must be in bounds.
 fn source_bytes(
     memories: &Memories<'_>,
     copy: &AsyncCopy,
@@ -178,7 +178,7 @@ fn source_bytes(
         let (bytes, space) = (copy.from.bytes, retrograph_ptx::ast::Space::Global);
         return Err(FaultKind::Misaligned { address, bytes, space });
     }
-    // Bytes one by one, because the number of them need not be a power of two.
+    // Byte by byte, because the number of bytes need not be a power of two.
     let one = Access { bytes: 1, count: 1, ..copy.from };
     let from = memories.resolve(&one, lane, address)?;
     memories.resolve(&one, lane, address + u64::from(copied) - 1)?;

@@ -13,12 +13,12 @@ use super::registers::{ActiveLanes, Offset};
 use super::words::addresses;
 
 impl AtomicOperation {
-    /// The new value from the old one and the operands.
+    /// Computes the new value from the old value and the operands.
     fn apply(self, old: u64, b: u64, c: u64) -> u64 {
         match self {
             Self::Function(function) => function.apply([old, b, 0]),
             Self::AddF32 => u64::from(canonical(f(old as u32) + f(b as u32))),
-            // A NaN is passed on as it is.
+            // A NaN operand is the result, unchanged.
             Self::AddF64 if d(b).is_nan() => b,
             Self::AddF64 => result64(d(old) + d(b), &[old]),
             Self::Exchange => b,
@@ -47,7 +47,7 @@ impl AtomicOperation {
     }
 }
 
-/// Whether subnormals are flushed: in additions of `f32` outside of shared memory.
+/// Whether subnormals are flushed: in additions of `f32` outside shared memory.
 fn flushes(atomic: &Atomic, address: u64) -> bool {
     let is_shared = match atomic.access.space {
         Some(space) => space == Space::Shared,
@@ -109,7 +109,7 @@ mod tests {
     use crate::exec::lane_function::LaneFunction;
 
     #[test]
-    fn operations_give_the_new_value() {
+    fn operations_return_the_new_value() {
         use AtomicOperation as A;
         use LaneFunction as F;
         assert_eq!(A::Function(F::Plain(integer::add::<u32>)).apply(u64::from(u32::MAX), 2, 0), 1);

@@ -4,19 +4,19 @@ use super::interpreter::Contributions;
 use super::program::LANES;
 use super::races::Races;
 
-/// Barriers of a block.
+/// The number of barriers of a block.
 pub(super) const BARRIERS: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
-    /// Waits at a barrier for a number of threads, or 0 for all.
+    /// Waits at a barrier for a number of threads; 0 means all.
     Waiting(u32, u32),
-    /// Waits at the barrier of the cluster.
+    /// Waits at the cluster barrier.
     WaitingForCluster,
-    /// Waits at the barrier of the grid.
+    /// Waits at the grid barrier.
     WaitingForGrid,
-    /// Waits for a barrier in shared memory.
+    /// Waits for an mbarrier.
     Stalled,
     Done,
 }
@@ -31,16 +31,16 @@ impl State {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Barriers {
     states: Vec<State>,
-    /// Threads that have arrived at each barrier without waiting.
+    /// The number of threads that have arrived at each barrier without waiting.
     arrived: [u32; BARRIERS as usize],
-    /// How often each warp has arrived at the barrier of the cluster, and waited there.
+    /// The numbers of arrivals and waits of each warp at the cluster barrier.
     cluster: Vec<[u64; 2]>,
-    /// How often the barrier of the cluster has opened.
+    /// The number of completed phases of the cluster barrier.
     opened: u64,
 }
 
 impl Barriers {
-    /// All warps are ready.
+    /// Begins a block: all warps are ready.
     pub(super) fn start(&mut self, warps: usize) {
         self.states.clear();
         self.states.resize(warps, State::Ready);
@@ -50,7 +50,7 @@ impl Barriers {
         self.opened = 0;
     }
 
-    /// Whether the warp can go on.
+    /// Whether the warp can continue.
     pub(super) fn is_ready(&self, warp: usize) -> bool {
         self.states[warp] == State::Ready
     }
@@ -60,38 +60,38 @@ impl Barriers {
         self.states.iter().all(|&state| state == State::Done)
     }
 
-    /// The warp has ended.
+    /// Marks a warp as ended.
     pub(super) fn end(&mut self, warp: usize) {
         self.states[warp] = State::Done;
     }
 
-    /// The warp waits for `count` threads, or with 0 for all.
+    /// Makes the warp wait for `count` threads; 0 means all.
     pub(super) fn wait(&mut self, warp: usize, (id, count): (u32, u32)) {
         self.states[warp] = State::Waiting(id, count);
     }
 
-    /// The warp waits for a barrier in shared memory.
+    /// Makes the warp wait for an mbarrier.
     pub(super) fn stall(&mut self, warp: usize) {
         self.states[warp] = State::Stalled;
     }
 
-    /// The warp waits at the barrier of the grid.
+    /// Makes the warp wait at the grid barrier.
     pub(super) fn wait_grid(&mut self, warp: usize) {
         self.states[warp] = State::WaitingForGrid;
     }
 
-    /// Whether a warp waits at the barrier of the grid.
+    /// Whether a warp waits at the grid barrier.
     pub(super) fn waits_for_grid(&self, warp: usize) -> bool {
         self.states[warp] == State::WaitingForGrid
     }
 
-    /// Whether all warps that have not ended wait at the barrier of the grid.
+    /// Whether all warps that have not ended wait at the grid barrier.
     pub(super) fn has_grid_arrived(&self) -> bool {
         let arrived = |state: &State| matches!(state, State::WaitingForGrid | State::Done);
         self.states.iter().all(arrived)
     }
 
-    /// The barrier of the grid opens. Returns the warps that waited.
+    /// Opens the grid barrier. Returns the warps that waited.
     pub(super) fn open_grid(&mut self) -> Vec<usize> {
         let waiting = (0..self.states.len()).filter(|&warp| self.waits_for_grid(warp));
         let waiting: Vec<_> = waiting.collect();
@@ -99,17 +99,17 @@ impl Barriers {
         waiting
     }
 
-    /// Whether the warp waits for a barrier in shared memory.
+    /// Whether the warp waits for an mbarrier.
     pub(super) fn is_stalled(&self, warp: usize) -> bool {
         self.states[warp] == State::Stalled
     }
 
-    /// The warp can go on.
+    /// Makes the warp ready.
     pub(super) fn resume(&mut self, warp: usize) {
         self.states[warp] = State::Ready;
     }
 
-    /// The barrier that a warp waits at, and for how many threads.
+    /// The barrier at which a warp waits, and the number of threads that it waits for.
     pub(super) fn wait_of(&self, warp: usize) -> Option<(u32, u32)> {
         match self.states[warp] {
             State::Waiting(id, count) => Some((id, count)),
@@ -117,13 +117,13 @@ impl Barriers {
         }
     }
 
-    /// A warp arrives without waiting.
+    /// Records an arrival of a warp without waiting.
     pub(super) fn arrive(&mut self, id: u32) {
         self.arrived[id as usize] += LANES as u32;
     }
 
-    /// A warp arrives at the barrier of the cluster. Returns the phase, or `None` if the warp has
-    /// not waited since it last arrived.
+    /// Records an arrival of a warp at the cluster barrier. Returns the phase, or `None` if the
+    /// warp has not waited since it last arrived.
     pub(super) fn arrive_cluster(&mut self, warp: usize) -> Option<u64> {
         let [arrived, waited] = &mut self.cluster[warp];
         let in_turn = arrived == waited;
@@ -131,7 +131,7 @@ impl Barriers {
         in_turn.then_some(*arrived)
     }
 
-    /// A warp waits at the barrier of the cluster. Returns the phase and whether it is complete, or
+    /// Makes a warp wait at the cluster barrier. Returns the phase and whether it is complete, or
     /// `None` if the warp has not arrived.
     pub(super) fn wait_cluster(&mut self, warp: usize) -> Option<(u64, bool)> {
         let [arrived, waited] = &mut self.cluster[warp];
@@ -146,23 +146,23 @@ impl Barriers {
         Some((*waited, complete))
     }
 
-    /// Whether a warp waits at the barrier of the cluster.
+    /// Whether a warp waits at the cluster barrier.
     pub(super) fn waits_for_cluster(&self, warp: usize) -> bool {
         self.states[warp] == State::WaitingForCluster
     }
 
-    /// Whether every warp that has not ended has arrived at the barrier of the cluster.
+    /// Whether every warp that has not ended has arrived at the cluster barrier.
     pub(super) fn has_cluster_arrived(&self) -> bool {
         let mut warps = self.states.iter().zip(&self.cluster);
         warps.all(|(&state, [arrived, _])| state == State::Done || *arrived > self.opened)
     }
 
-    /// Whether a warp has arrived at the barrier of the cluster since it last opened.
+    /// Whether a warp has arrived at the cluster barrier since it last opened.
     pub(super) fn awaits_cluster(&self) -> bool {
         self.cluster.iter().any(|[arrived, _]| *arrived > self.opened)
     }
 
-    /// The barrier of the cluster opens. Returns the phase and the warps that waited.
+    /// Opens the cluster barrier. Returns the phase and the warps that waited.
     pub(super) fn open_cluster(&mut self) -> (u64, Vec<usize>) {
         self.opened += 1;
         let mut released = Vec::new();
@@ -180,7 +180,7 @@ impl Barriers {
         self.states.iter().position(|state| matches!(state, State::Waiting(..)))
     }
 
-    /// Releases the warps of complete barriers; returns whether there were any.
+    /// Releases the warps of complete barriers. Returns whether any barrier was complete.
     pub(super) fn release(
         &mut self,
         mut races: Option<&mut Races<'_>>,

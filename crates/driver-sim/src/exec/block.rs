@@ -1,4 +1,4 @@
-//! One block: its warps take turns until all of them have ended.
+//! Execution of a block: its warps take turns until all have ended.
 //!
 //! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. The seed of
 //! the launch reorders the warps in every round, to expose kernels that rely on an order.
@@ -24,10 +24,10 @@ use super::unfenced::Unfenced;
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
-/// Instructions that a warp runs before another one has its turn.
+/// Maximum instructions of a warp per turn.
 const TURN: u64 = 1 << 13;
 
-/// A fault and the thread that it happened to.
+/// A fault and its thread.
 #[derive(Clone, Debug)]
 pub(super) struct BlockFault {
     pub(super) kind: FaultKind,
@@ -44,7 +44,7 @@ pub(super) struct BlockFault {
 pub(super) enum Progress {
     /// It ended after `executed` warp instructions.
     Ended { executed: u64 },
-    /// It has not ended.
+    /// Its budget is used up.
     Rests,
     /// None of its warps can continue without other blocks of the cluster or the grid.
     Waits,
@@ -54,7 +54,7 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GivesUp(pub(super) bool);
 
-/// Host memory aligned as the file needs it.
+/// Host memory with the alignment of the register file.
 #[derive(Clone, Copy)]
 #[repr(align(128))]
 struct Line {
@@ -68,7 +68,7 @@ fn lines(bytes: usize) -> Vec<Line> {
 /// Global memory, the parameters, and the access history if races are detected.
 pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<AccessHistory>>>);
 
-/// Runs blocks of one launch, one after the other.
+/// Runs blocks of one launch, one after another.
 pub(super) struct BlockRunner<'a> {
     machine: Machine<'a>,
     launch: &'a Launch<'a>,
@@ -78,9 +78,9 @@ pub(super) struct BlockRunner<'a> {
     local: Vec<Line>,
     warps: Vec<Warp>,
     barriers: Barriers,
-    /// The version of the barriers in shared memory that stalled warps have seen.
+    /// The version of the mbarriers that stalled warps have seen.
     seen_version: u64,
-    /// How often waits have given up since these barriers changed.
+    /// The number of times that waits have given up since the mbarriers changed.
     given_up: u32,
     /// Seed of the warp order of the next round; 0 for ascending order.
     round: u64,
@@ -91,8 +91,8 @@ pub(super) struct BlockRunner<'a> {
 }
 
 impl<'a> BlockRunner<'a> {
-    /// A runner for blocks of `launch` with index `rank` in their clusters. The parameters must be
-    /// as long as the program says.
+    /// Creates a runner for blocks of `launch` with index `rank` in their clusters. The parameters
+    /// must have the length that the program declares.
     pub(super) fn new(
         program: &'a Program,
         (launch, rank): (&'a Launch<'a>, u32),
@@ -189,13 +189,13 @@ impl<'a> BlockRunner<'a> {
             }
             let file = self.file(warp);
             for &(offset, bytes) in &program.exposed {
-                // SAFETY: the register is inside of the file.
+                // SAFETY: the register is inside the file.
                 unsafe { poison(file.0.add(offset.0 as usize), bytes as usize) };
             }
         }
         let shared = self.shared.as_mut_ptr().cast();
         self.machine.memories.shared.host = shared;
-        // SAFETY: both ranges are the whole of a vector.
+        // SAFETY: both ranges cover a whole vector.
         unsafe {
             poison(shared, self.shared.len() * 128);
             poison(self.local.as_mut_ptr().cast(), self.local.len() * 128);
@@ -245,7 +245,7 @@ impl<'a> BlockRunner<'a> {
         (turn + (round >> 1) as usize % count) % count
     }
 
-    /// Runs a warp for one turn; returns whether it can continue at once.
+    /// Runs a warp for one turn. Returns whether it can continue immediately.
     fn step(&mut self, index: usize) -> Result<bool, BlockFault> {
         let file = self.file(index);
         let local = index * LANES * self.machine.program.all_local_bytes() as usize;
@@ -294,7 +294,7 @@ impl<'a> BlockRunner<'a> {
         BlockFault { kind, block: self.ctaid, thread, pc }
     }
 
-    /// A fault at the instruction that the warp has just left.
+    /// The fault of the instruction that the warp has just executed.
     fn fault_before(&self, kind: FaultKind, warp: usize) -> BlockFault {
         let lane = self.warps[warp].live.trailing_zeros() & 31;
         let fault = self.fault(kind, warp, lane);

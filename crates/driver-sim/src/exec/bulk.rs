@@ -2,11 +2,11 @@
 //! registers (`setmaxnreg`).
 //!
 //! A wait parks its lanes until an event that may complete its phase. Loads land as late as
-//! possible: when no warp of the block can make progress. If none is in flight, waits give up for a
-//! while, as `try_wait` may; if no warp makes progress then, the block is deadlocked. An arrival
-//! without bytes ends the turn of its warp.
+//! possible: when no warp of the block can make progress. If no load is in flight, waits give up
+//! for a while, as `try_wait` may; if still no warp makes progress, the block is deadlocked. An
+//! arrival without `expect_tx` ends the turn of its warp.
 //!
-//! [`ProxyMisuse`] lists the undefined behaviour at which a kernel stops.
+//! [`ProxyMisuse`] lists the detected undefined behaviour.
 
 mod addition;
 mod cluster;
@@ -39,20 +39,20 @@ use super::registers::{ActiveLanes, RegisterFile};
 use super::undefined::ProxyMisuse;
 use super::warp::Warp;
 
-/// Registers of a multiprocessor, and the most of one thread.
+/// Registers of an SM, and the maximum per thread.
 const REGISTERS: u32 = 65536;
-const MOST_REGISTERS: u32 = 255;
+const MAX_REGISTERS: u32 = 255;
 
 /// The barriers and bulk copies of a block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncProxy {
     barriers: Mbarriers,
     copies: Copies,
-    /// Description of the wait of each parked group of lanes, by warp and instruction.
+    /// Descriptions of the waits of parked lanes, by warp and instruction.
     waits: BTreeMap<(usize, u32), String>,
-    /// Registers of a thread of each warp.
+    /// Registers per thread of each warp.
     registers: Vec<u32>,
-    /// Registers of the threads of the block at its start.
+    /// Total registers of the block at its start.
     pool: u32,
     seed: u64,
     position: ClusterPosition,
@@ -69,15 +69,15 @@ fn misuse_fault(misuse: ProxyMisuse) -> FaultKind {
 }
 
 impl AsyncProxy {
-    /// The state of the block with index `rank` in a cluster of `blocks` blocks.
+    /// Creates the state of the block with index `rank` in a cluster of `blocks` blocks.
     pub(super) fn of_block(rank: u32, blocks: u32) -> Self {
         Self { position: ClusterPosition { rank, blocks }, ..Self::default() }
     }
 
-    /// Begins a block of `warps` warps whose threads have `registers` registers, or as many as fit.
+    /// Begins a block of `warps` warps with `registers` registers per thread, or as many as fit.
     pub(super) fn start(&mut self, warps: usize, registers: Option<u32>, seed: u64) {
         let threads = (warps * LANES) as u32;
-        let fitting = (REGISTERS / threads / 8 * 8).min(MOST_REGISTERS);
+        let fitting = (REGISTERS / threads / 8 * 8).min(MAX_REGISTERS);
         let registers = registers.unwrap_or(fitting);
         let position = self.position;
         *self = Self { seed, pool: registers * threads, position, ..Self::default() };
@@ -85,7 +85,7 @@ impl AsyncProxy {
         self.copies.clear(warps * LANES);
     }
 
-    /// Counts the events that may end a wait.
+    /// The number of events that may end a wait.
     pub(super) fn version(&self) -> u64 {
         self.barriers.version
     }
@@ -106,7 +106,7 @@ impl AsyncProxy {
         self.copies.check(bytes, writes)
     }
 
-    /// A warp has executed a fence that makes its barriers visible to the async proxy.
+    /// Executes a fence of a warp, which makes its mbarriers visible to the async proxy.
     pub(super) fn fence(&mut self, warp: usize) {
         self.barriers.fence(warp);
     }
@@ -131,7 +131,7 @@ impl AsyncProxy {
         Ok(true)
     }
 
-    /// The lanes of `mask` end: their stores complete.
+    /// Ends the lanes of `mask`: their stores complete.
     pub(super) fn exit(&mut self, memories: &Memories<'_>, mask: u32) -> Result<(), LaneFault> {
         for lane in (0..LANES as u32).filter(|lane| mask >> lane & 1 != 0) {
             let thread = memories.warp * LANES + lane as usize;
@@ -293,7 +293,7 @@ pub(super) unsafe fn execute(
 ) -> Result<Outcome, LaneFault> {
     let instruction = &machine.program.bulk[instruction as usize];
     machine.memories.pc = warp.pc;
-    // The proxy needs the memories, and so it is taken out of them.
+    // The proxy needs the memories mutably, so it is taken out of them.
     let Some(mut proxy) = machine.memories.proxy.take() else { return Ok(Outcome::Executed) };
     // SAFETY: by the contract.
     let done = unsafe { proxy.execute(&mut machine.memories, warp, (lanes, instruction)) };

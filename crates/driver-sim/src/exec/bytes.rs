@@ -14,7 +14,7 @@ pub(super) fn carry_of<T: Int>([a, b, carry]: [u64; 3]) -> u64 {
     (sum >> T::BITS) as u64
 }
 
-/// `a − b` less one where the carry is not set: hardware adds the complement of `b`.
+/// `a − b`, minus 1 if the carry is not set: hardware adds the complement of `b`.
 pub(super) fn sub_borrow<T: Int>([a, b, carry]: [u64; 3]) -> u64 {
     T::low(T::of(a).wide() - T::of(b).wide() - i128::from(carry & 1 ^ 1))
 }
@@ -31,7 +31,7 @@ pub(super) fn sad<T: Int>([a, b, c]: [u64; 3]) -> u64 {
     T::low(c + (a - b).abs())
 }
 
-/// Bits `start` to `start + bits` of `value`, extended by their sign if they have one.
+/// Bits `start` to `start + bits` of `value`, sign-extended if `signed`.
 fn field(value: u64, start: u32, bits: u32, signed: bool) -> i64 {
     let raw = (value >> start << (64 - bits)) as i64;
     if signed { raw >> (64 - bits) } else { (raw as u64 >> (64 - bits)) as i64 }
@@ -40,9 +40,9 @@ fn field(value: u64, start: u32, bits: u32, signed: bool) -> i64 {
 /// The modifiers of `dp4a` and `dp2a`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DotProduct {
-    /// The elements of `a` are signed.
+    /// Whether the elements of `a` are signed.
     pub(super) a_signed: bool,
-    /// The elements of `b` are signed.
+    /// Whether the elements of `b` are signed.
     pub(super) b_signed: bool,
     /// `dp2a.hi`: the elements of `b` are its upper two bytes.
     pub(super) upper: bool,
@@ -95,7 +95,7 @@ pub(super) fn permute([a, b, c]: [u64; 3], mode: PermuteMode) -> u64 {
     (0..4).map(|index| u64::from(bytes[choose(index)]) << (8 * index)).sum()
 }
 
-/// `bmsk`: `b` ones from bit `a`; `wrap` takes both numbers modulo 32.
+/// `bmsk`: `b` ones from bit `a`; with `wrap`, both numbers are modulo 32.
 pub(super) fn bit_mask([a, b, _]: [u64; 3], wrap: bool) -> u64 {
     let fit = |value: u64| if wrap { value & 31 } else { (value & 0xffff_ffff).min(32) };
     let ones = (1u64 << fit(b)) - 1;
@@ -105,9 +105,9 @@ pub(super) fn bit_mask([a, b, _]: [u64; 3], wrap: bool) -> u64 {
 /// The modifiers of `szext`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BitField {
-    /// The length is taken modulo 32.
+    /// Whether the length is modulo 32.
     pub(super) wrap: bool,
-    /// The field is extended by its sign.
+    /// Whether the field is sign-extended.
     pub(super) signed: bool,
 }
 
@@ -153,9 +153,9 @@ pub(super) enum PackedOperation {
 pub(super) struct PackedIntegers {
     /// The operation.
     pub(super) operation: PackedOperation,
-    /// `.s16x2` and not `.u16x2`.
+    /// `.s16x2` instead of `.u16x2`.
     pub(super) signed: bool,
-    /// Negative results become 0.
+    /// Whether negative results become 0.
     pub(super) relu: bool,
 }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_products() {
+    fn dot_products() {
         let signed = DotProduct { a_signed: true, ..DotProduct::default() };
         let upper = DotProduct { upper: true, ..signed };
         assert_eq!(sad::<i32>([1, u64::from(u32::MAX), 10]), 12);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_picked_by_mode() {
+    fn permute_modes() {
         let (a, b) = (0x3322_1100, 0x7766_5544);
         use PermuteMode as P;
         let run = |mode, c| permute([a, b, c], mode);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_and_positions() {
+    fn bit_masks_and_positions() {
         let signed = BitField { signed: true, wrap: false };
         let extend = |values| sign_extend(values, BitField::default());
         assert_eq!([bit_mask([4, 8, 0], false), bit_mask([40, 8, 0], false)], [0xff0, 0]);

@@ -1,9 +1,8 @@
-//! The stacks of calls with frames, one for each lane.
+//! Call stacks, one per lane, for calls with frames.
 //!
-//! Registers of a function are the same slots at every depth. A call saves the slots of the callee
-//! in its lanes, and the return restores them, so that the caller finds its values again if it is
-//! the same function. Saved values are outside of the memory of the thread; frames in local memory
-//! hold parameters, results and variables.
+//! Registers of a function are the same slots at every depth. A call saves the callee's slots of
+//! its lanes, and the return restores them, so a recursive caller keeps its values. Saved values
+//! are not in the thread's memory; frames in local memory hold parameters, results and variables.
 
 use std::collections::HashMap;
 
@@ -16,17 +15,17 @@ use super::undefined::Undefined;
 use super::warp::{Deadlock, Warp};
 use crate::memory::POISON;
 
-/// Bytes of local memory for the frames of one thread.
+/// Bytes of local memory for the frames of a thread.
 pub(super) const STACK_BYTES: u32 = 16 << 10;
 
 /// Poison for registers of each width.
 const POISON_64: u64 = (POISON as u64) << 32 | POISON as u64;
 
-/// Addresses of functions have this in their upper half, where no memory is.
+/// The upper half of function addresses, in a range without memory.
 const FUNCTIONS: u64 = 0x5000_0000_0000;
 
-/// The address of a function as kernels see it: its name, hashed, so that modules with the same
-/// function agree (FNV-1a).
+/// The address of a function in kernels: a hash of its name (FNV-1a), so it is the same in all
+/// modules with the function.
 pub(super) fn address_of_function(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -37,11 +36,11 @@ pub(super) fn address_of_function(name: &str) -> u64 {
 /// The functions with frames of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
-    /// The address of the frame of the function that runs, in local memory.
+    /// The address of the running function's frame, in local memory.
     pub(super) frame_pointer: Offset,
     /// The functions.
     pub(super) regions: Vec<Region>,
-    /// The region of each address of a function.
+    /// The region of each function address.
     pub(super) addresses: HashMap<u64, u32>,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Region {
     pub(super) entry: u32,
     /// Bytes of its frame.
     pub(super) frame_bytes: u32,
-    /// Its registers: the first of several of one width, and how many there are.
+    /// Its registers, as runs of one width: first register and number.
     pub(super) registers: Vec<(Offset, u32, Width)>,
 }
 
@@ -64,7 +63,7 @@ impl Region {
     }
 }
 
-/// Where a lane returns to.
+/// The return state of a call in a lane.
 #[derive(Clone, Copy, Debug)]
 struct Return {
     pc: u32,
@@ -72,14 +71,14 @@ struct Return {
     region: u32,
 }
 
-/// The calls of one lane.
+/// The active calls of a lane.
 #[derive(Clone, Debug, Default)]
 struct CallStack {
     returns: Vec<Return>,
     saved: Vec<u64>,
 }
 
-/// The calls of a warp; empty before the first one.
+/// The call stacks of a warp; empty before the first call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallStacks(Vec<CallStack>);
 
@@ -96,7 +95,7 @@ impl CallStacks {
     }
 }
 
-/// The function that a call reaches.
+/// The callee of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Target {
     /// A region.
@@ -126,7 +125,7 @@ pub(super) unsafe fn call(
         let region = match target {
             Target::Region(region) => Some(region),
             Target::Pointer(pointer) => {
-                // SAFETY: decoding made the register this wide.
+                // SAFETY: decoding gave the register this width.
                 let address = unsafe { file.lane(pointer, Width::Double, lane) };
                 calls.addresses.get(&address).copied()
             }
@@ -146,7 +145,7 @@ pub(super) unsafe fn call(
     Ok(Next::Resume)
 }
 
-/// Saves the registers of a function in a lane, and fills them with poison.
+/// Saves the registers of a function in a lane and poisons them.
 ///
 /// # Safety
 ///
@@ -170,7 +169,7 @@ unsafe fn enter(
     }
 }
 
-/// Leaves the function that the active lanes are in.
+/// Returns from the current function in the active lanes.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
-//! A cluster: its blocks take turns on one host thread.
+//! Execution of a cluster: its blocks take turns on one host thread.
 //!
-//! Blocks of a cluster meet at its barrier and reach each other's shared memory by arrivals at
-//! mbarriers and by bulk copies. Such effects are messages, which are delivered at the end of the
-//! turn of the block that sent them, and so before any other block runs.
+//! Blocks of a cluster synchronize at its barrier and affect each other's shared memory by mbarrier
+//! arrivals and bulk copies. Such effects are messages, delivered at the end of the sender's turn,
+//! before any other block runs.
 
 use super::block::{BlockFault, BlockRunner, GivesUp, Progress, Surroundings, scramble};
 use super::bulk::Message;
@@ -12,13 +12,13 @@ use super::interpreter::Interpreter;
 use super::program::Program;
 use super::undefined::ProxyMisuse;
 
-/// The longest turn of a block in a launch with a seed, in instructions.
-const LONGEST_TURN: u64 = 1 << 14;
+/// The maximum turn of a block in a launch with a seed, in instructions.
+const MAX_TURN: u64 = 1 << 14;
 
-/// Runs the clusters of one launch, one after the other.
+/// Runs the clusters of one launch, one after another.
 pub(super) struct ClusterRunner<'a> {
     launch: &'a Launch<'a>,
-    /// The blocks in the order of their ranks.
+    /// The blocks, by rank.
     blocks: Vec<BlockRunner<'a>>,
     /// Whether each block has ended.
     ended: Vec<bool>,
@@ -27,7 +27,8 @@ pub(super) struct ClusterRunner<'a> {
 }
 
 impl<'a> ClusterRunner<'a> {
-    /// A runner for clusters of `launch`. The parameters must be as long as the program says.
+    /// Creates a runner for clusters of `launch`. The parameters must have the length that the
+    /// program declares.
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
@@ -110,7 +111,7 @@ impl<'a> ClusterRunner<'a> {
 
     /// The instructions of a turn: as many as possible, or with a seed a random number.
     fn turn(&self, left: u64) -> u64 {
-        if self.seed == 0 { left } else { left.min(scramble(!self.seed) % LONGEST_TURN) }
+        if self.seed == 0 { left } else { left.min(scramble(!self.seed) % MAX_TURN) }
     }
 
     /// Delivers the messages of a block. Returns whether there were any.
@@ -135,7 +136,7 @@ impl<'a> ClusterRunner<'a> {
         BlockFault { kind, block: self.blocks[from].ctaid(), thread, pc }
     }
 
-    /// Opens the barrier of the cluster if all warps have arrived.
+    /// Opens the cluster barrier if all warps have arrived.
     fn open_barrier(&mut self) -> bool {
         let opens = self.blocks.iter().all(|block| block.barriers().has_cluster_arrived())
             && self.blocks.iter().any(|block| block.barriers().awaits_cluster());
@@ -145,22 +146,22 @@ impl<'a> ClusterRunner<'a> {
         opens
     }
 
-    /// Blocks of a cluster.
+    /// The number of blocks of a cluster.
     pub(super) fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Blocks that have ended.
+    /// The number of blocks that have ended.
     pub(super) fn ended(&self) -> usize {
         self.ended.iter().filter(|&&ended| ended).count()
     }
 
-    /// All blocks of the grid wait at its barrier.
+    /// Opens the grid barrier, at which all blocks of the grid wait.
     pub(super) fn open_grid_barrier(&mut self) {
         self.blocks.iter_mut().for_each(BlockRunner::open_grid_barrier);
     }
 
-    /// The fault of a deadlock, reported for the first block that has not ended.
+    /// Creates the fault of a deadlock, reported for the first block that has not ended.
     pub(super) fn stuck(&self) -> BlockFault {
         let first = self.ended.iter().position(|ended| !ended).unwrap_or(0);
         self.blocks[first].stuck()

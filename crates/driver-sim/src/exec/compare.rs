@@ -1,4 +1,4 @@
-//! Comparisons and tests of one lane.
+//! Comparisons and tests in one lane.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Whether the relation is true for an outcome, `None` if the operands are unordered.
+    /// Returns whether the relation holds for an outcome; `None` means unordered.
     fn hold(self, outcome: Option<Ordering>) -> u64 {
         u64::from(match outcome {
             Some(Ordering::Less) => self.less,
@@ -41,7 +41,7 @@ pub(super) fn floats([a, b, _]: [u64; 3], outcomes: Outcomes) -> u64 {
     outcomes.hold(f(a as u32).partial_cmp(&f(b as u32)))
 }
 
-/// Compares two `f32` of which subnormals are flushed.
+/// Compares two `f32`, flushing subnormals.
 pub(super) fn flushed_floats([a, b, _]: [u64; 3], outcomes: Outcomes) -> u64 {
     outcomes.hold(f(flush(a as u32)).partial_cmp(&f(flush(b as u32))))
 }
@@ -54,11 +54,11 @@ pub(super) fn doubles([a, b, _]: [u64; 3], outcomes: Outcomes) -> u64 {
 /// A comparison of f16 or bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfComparison {
-    /// bf16 and not f16.
+    /// bf16 instead of f16.
     pub(super) bf16: bool,
-    /// Subnormals are flushed.
+    /// Whether subnormals are flushed.
     pub(super) flush: bool,
-    /// The upper values of packed registers are compared.
+    /// Whether the upper values of packed registers are compared.
     pub(super) upper: bool,
     /// The outcomes for which the relation is true.
     pub(super) outcomes: Outcomes,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_comparisons_choose_their_half() {
+    fn packed_comparisons_select_their_half() {
         let low = HalfComparison { bf16: false, flush: false, upper: false, outcomes: LESS };
         let values = [0x4000_3c00, 0x3c00_4000, 0];
         assert_eq!(low.apply(values), 1);

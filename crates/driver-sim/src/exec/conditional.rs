@@ -1,4 +1,4 @@
-//! Values of conditional handles, with which kernels decide what their graph does next.
+//! Values of conditional handles, by which kernels control the execution of their graph.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct ConditionalValues(Mutex<Vec<Option<u32>>>);
 
 impl ConditionalValues {
-    /// Handles with these values; `None` is one that has none yet.
+    /// Creates handles with these values; `None` means not set.
     pub fn new(values: Vec<Option<u32>>) -> Self {
         Self(Mutex::new(values))
     }
@@ -21,7 +21,7 @@ impl ConditionalValues {
         *self.values().get(index(handle)?)?
     }
 
-    /// Sets the value of a handle. False if there is no such handle.
+    /// Sets the value of a handle. Returns false if there is no such handle.
     pub(super) fn set(&self, handle: u64, value: u32) -> bool {
         let mut values = self.values();
         let found = index(handle).and_then(|index| values.get_mut(index));

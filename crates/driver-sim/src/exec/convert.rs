@@ -1,7 +1,7 @@
 //! `cvt`: conversions between any two numeric types.
 //!
-//! A NaN becomes 0 as an integer, except that conversions from `f64` or to a 64-bit integer give
-//! the pattern with only the top bit set, as the PTX manual has it. Floats out of range saturate.
+//! Conversion of a NaN to an integer gives 0; from `f64` or to a 64-bit integer, it gives the value
+//! with only the top bit set, as the PTX manual specifies. Floats out of range saturate.
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ pub(super) struct Conversion {
 }
 
 impl Conversion {
-    /// Converts the low bits of `bits`; the result is in the low bits, zero above.
+    /// Converts the low bits of `bits`. The result is zero-extended.
     pub(super) fn apply(self, bits: u64) -> u64 {
         match (self.from.is_float(), self.to.is_float()) {
             (false, false) => self.integer_to_integer(bits),
@@ -37,7 +37,8 @@ impl Conversion {
         }
     }
 
-    /// Converts `bits` into a register that may be wider than the type, extended by its sign.
+    /// Converts `bits` for a register that may be wider than the type; signed results are
+    /// sign-extended.
     pub(super) fn execute(self, [bits, _, _]: [u64; 3]) -> u64 {
         let result = self.apply(bits);
         let unused = 64 - self.to.bits();
@@ -51,7 +52,7 @@ impl Conversion {
                 f64::from(f32::from_bits((bits as u32 & 0x8000) << 16))
             }
             Type::Bf16 => Format::BF16.widen(bits as u32 & 0xffff),
-            // Conversions to f16 flush nothing.
+            // Conversions to f16 do not flush subnormals.
             Type::F32 if self.mode.flush && self.to != Type::F16 => {
                 f64::from(f32::from_bits(flush(bits as u32)))
             }
@@ -60,8 +61,8 @@ impl Conversion {
         }
     }
 
-    /// The result for a NaN: conversions from and to `f64` and those from bf16 keep its sign and
-    /// its upper bits, others give the canonical one.
+    /// The result for a NaN: conversions from and to `f64` and from bf16 keep its sign and upper
+    /// bits; others give the canonical NaN.
     fn nan(self, bits: u64) -> Option<u64> {
         let (Type::F64 | Type::F32 | Type::F16 | Type::Bf16) = self.to else { return None };
         if !self.operand(bits).is_nan() || self.mode.saturate {
@@ -76,7 +77,7 @@ impl Conversion {
         if !keeps {
             return None;
         }
-        // Where nothing is computed, not even a signalling NaN is made quiet.
+        // A conversion without computation does not even quiet a signalling NaN.
         match (self.from, self.to) {
             (Type::F32, Type::F32) => return Some(bits),
             (Type::F64, Type::F64) if !self.integral => return Some(bits),
@@ -125,7 +126,7 @@ impl Conversion {
                 if self.mode.saturate { saturate64(bits) } else { bits }
             }
             other => {
-                // Integers above 2^53, which f64 may not hold, are rounded to odd first.
+                // Integers above 2^53 may be inexact in f64, so they are rounded to odd first.
                 let nearest = value as f64;
                 let wide = to_odd(nearest, (value - nearest as i128) as f64);
                 let bits = half(other).narrow(wide, rounding);
@@ -140,7 +141,7 @@ impl Conversion {
             return if zero { 0 } else { 1 << (self.to.bits() - 1) };
         }
         let (least, greatest) = range(self.to);
-        // The cast saturates at the range of i128, which holds every range.
+        // The cast saturates to i128, which contains the range of every integer type.
         let rounded = to_integral(value, self.mode.rounding) as i128;
         truncate(rounded.clamp(least, greatest), self.to)
     }
@@ -167,7 +168,7 @@ fn saturate64(bits: u64) -> u64 {
     if value > 0.0 { value.min(1.0).to_bits() } else { 0 }
 }
 
-/// Clamps a half to [0, 1].
+/// Clamps an f16 or bf16 to [0, 1].
 fn saturate_half(bits: u32, ty: Type) -> u32 {
     let value = half(ty).widen(bits);
     let one = half(ty).narrow(1.0, Rounding::Nearest);

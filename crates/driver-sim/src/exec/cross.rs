@@ -13,12 +13,11 @@ use super::warp::Warp;
 pub(super) enum Arrival {
     /// All lanes of the member mask are active.
     Complete,
-    /// Some are at another instruction.
+    /// Some members are at another instruction.
     Incomplete,
 }
 
-/// Whether the lanes that the member mask names have arrived. Lanes that have exited are not
-/// expected.
+/// Whether the lanes of the member mask have arrived, not counting exited lanes.
 ///
 /// # Safety
 ///
@@ -61,7 +60,7 @@ fn arrive_slowly(
     Ok(if missing == 0 { Arrival::Complete } else { Arrival::Incomplete })
 }
 
-/// The source lane of each lane of a shuffle, and a bit per lane that is set if it is in range.
+/// The source lane of each lane of a shuffle, and a mask of the lanes whose source is in range.
 ///
 /// # Safety
 ///
@@ -96,7 +95,7 @@ fn sources_of(b: Lanes<u32>, c: Lanes<u32>, mode: ShuffleMode) -> (Lanes<u32>, u
             ShuffleMode::Butterfly => index ^ b,
             ShuffleMode::Index => index & segment | b & !segment,
         };
-        // Going up, the bound is the least source, and a source below zero is negative.
+        // For `.up`, the bound is the lowest source lane, and a source below zero is negative.
         let inside = match mode {
             ShuffleMode::Up => source as i32 >= bound as i32,
             _ => source <= bound,
@@ -126,7 +125,7 @@ pub(super) unsafe fn shuffle(
         let mut result = [0; LANES];
         let mut absent = 0;
         for lane in 0..LANES {
-            // Sources are below 32; the mask lets the compiler see it.
+            // Sources are below 32; the mask proves it to the compiler.
             let source = from[lane] & 31;
             result[lane] = values[source as usize];
             absent |= (!lanes.mask >> source & 1) << lane;
@@ -208,7 +207,7 @@ pub(super) unsafe fn reduce(
     }
 }
 
-/// For each active lane a mask of the active lanes with the same value.
+/// For each active lane, a mask of the active lanes with the same value.
 ///
 /// # Safety
 ///

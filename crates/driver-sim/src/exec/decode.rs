@@ -1,8 +1,8 @@
 //! Decoding: from the syntax tree to typed operations.
 //!
 //! An instruction becomes one or a few [`Micro`] instructions over virtual registers, which
-//! [`super::layout`] then places in the register file. Unsupported instructions are refused here;
-//! nothing is executed approximately.
+//! [`super::layout`] then places in the register file. Unsupported instructions are errors here;
+//! none is approximated.
 
 mod arithmetic;
 mod atomic;
@@ -42,23 +42,23 @@ use super::operation::{Control, Operation};
 use super::program::{Access, Atomic, LaneOperation, Preset, Program, Site, Width};
 use super::warpgroup::Warpgroup;
 
-/// Why an instruction was refused.
+/// The reason why an instruction is not supported.
 type Reason = String;
 
 /// The state of decoding one entry.
 struct Decoder<'a> {
     module: &'a Module,
     frame: Frame<'a>,
-    /// The functions that may call themselves.
+    /// The functions that may be recursive.
     recursive: HashSet<u32>,
-    /// The functions with frames, and the one that is being decoded: one more than its index, or 0
-    /// for the kernel.
+    /// The functions with frames, and the region being decoded: one more than its index, or 0 for
+    /// the kernel.
     regions: Vec<DecodedRegion>,
     region: u32,
     variables: VariableLayout,
-    /// Bytes of local memory in use, and the most that were.
+    /// Bytes of local memory in use, and their maximum.
     local: u64,
-    local_most: u64,
+    local_peak: u64,
     registers: Vec<RegisterInfo>,
     presets: HashMap<Preset, VirtualRegister>,
     code: Vec<Micro>,
@@ -73,14 +73,14 @@ struct Decoder<'a> {
     communicates: bool,
     uses_heap: bool,
     site: Site,
-    /// The register of the carry, once there is one.
+    /// The register of the carry flag, once used.
     carry: Option<VirtualRegister>,
     guard: Option<(VirtualRegister, bool)>,
 }
 
 impl Program {
-    /// Decodes the entry `name` of `module`. `address_of` gives the device addresses of the
-    /// variables of the module in global and constant memory.
+    /// Decodes the entry `name` of `module`. `address_of` returns the device addresses of the
+    /// module's variables in global and constant memory.
     pub fn decode(
         module: &Module,
         name: &str,
@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
             region: 0,
             variables,
             local,
-            local_most: local,
+            local_peak: local,
             registers: Vec::new(),
             presets: HashMap::new(),
             code: Vec::new(),
@@ -141,7 +141,7 @@ impl<'a> Decoder<'a> {
         self.resolve_labels()
     }
 
-    /// The error for a statement of the kernel.
+    /// Creates the error for a statement of the kernel.
     fn refuse(&self, statement: usize, what: Reason) -> DecodeError {
         let (module, entry) = (self.module, self.frame.entry);
         let kernel = entry.name.clone();
@@ -165,7 +165,7 @@ impl<'a> Decoder<'a> {
             O::Cvt => self.conversion(instruction),
             O::Ld | O::Ldu | O::St => self.access(instruction),
             O::Isspacep => self.space_test(instruction),
-            // Caches and time are not simulated, and grids of a stream follow each other.
+            // Caches and time are not simulated, and grids of a stream do not overlap.
             O::Prefetch | O::Prefetchu | O::Nanosleep | O::Griddepcontrol => Ok(()),
             O::Atom | O::Red => self.atomic(instruction),
             O::Setp | O::Set | O::Selp | O::Slct | O::Testp => self.comparison(instruction),
@@ -214,7 +214,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// How wide a register of a type is.
+/// The width of a register of a type.
 fn width_of(ty: Type) -> Width {
     match ty.bits() {
         0 => Width::Predicate,
@@ -231,14 +231,14 @@ fn only(instruction: &ast::Instruction, allowed: &[Modifier]) -> Result<(), Reas
     }
 }
 
-/// The operands, which must be `N`.
+/// The operands; there must be `N`.
 fn operands<const N: usize>(instruction: &ast::Instruction) -> Result<&[ast::Operand; N], Reason> {
     let found = instruction.operands.len();
     let wrong = |_| format!("{found} operands, where {N} are expected");
     instruction.operands.as_slice().try_into().map_err(wrong)
 }
 
-/// The type, which must be there.
+/// The type, which must be present.
 fn type_of(instruction: &ast::Instruction) -> Result<Type, Reason> {
     instruction.ty().ok_or_else(|| "an instruction without a type".to_owned())
 }

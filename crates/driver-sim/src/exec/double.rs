@@ -1,20 +1,19 @@
 //! `f64` arithmetic in every rounding mode.
 //!
-//! As for `f32`, the result is rounded to nearest first, and the exact error of that says whether
-//! its neighbour is the one that the mode asks for. Fused multiply-adds give the errors of
-//! products, quotients and roots; tiny operands are scaled up first, so that the errors do not
-//! underflow.
+//! As for `f32`, the result is rounded to nearest first; its exact error determines whether the
+//! mode requires the neighbour. Fused multiply-adds compute the errors of products, quotients and
+//! roots. Tiny operands are scaled up first, so the errors do not underflow.
 
 use std::cmp::Ordering;
 
 use super::float::{canonical64, d, nan_of};
 use super::rounding::Rounding;
 
-/// A power of two by which tiny operands are scaled; its square is finite, too.
+/// The power of two that scales tiny operands; its square is finite, too.
 const SCALE: f64 = f64::from_bits((1023 + 400) << 52);
 /// Below this an error may underflow.
 const TINY: f64 = f64::from_bits((1023 - 960) << 52);
-/// Next to this a number below [`TINY`] is less than the last place.
+/// Relative to a number above this, a number below [`TINY`] is less than a unit in the last place.
 const SMALL: f64 = f64::from_bits((1023 - 850) << 52);
 
 /// Moves `nearest` to its neighbour if the mode rounds to that side of the exact result.
@@ -38,9 +37,9 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - tail)) + (b - tail))
 }
 
-/// How the sum of three numbers compares with `nearest`.
+/// Compares the exact sum of three numbers with `nearest`.
 fn side_of_sum(terms: [f64; 3], nearest: f64) -> Ordering {
-    // Largest first; each addition keeps its error, so that only the last one is rounded.
+    // Largest first; each addition keeps its error, so only the last one rounds.
     let (high, low) = two_sum(terms[0], terms[1]);
     let (rest, lost) = two_sum(low, terms[2]);
     let (difference, error) = two_sum(high, -nearest);
@@ -73,7 +72,7 @@ fn add_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     adjust(sum, sign(error), rounding)
 }
 
-/// How a product that underflowed to `zero` compares with it.
+/// Compares an exact product that underflowed to `zero` with it.
 fn side_of_zero(zero: f64) -> Ordering {
     if zero.is_sign_negative() { Ordering::Less } else { Ordering::Greater }
 }
@@ -89,7 +88,7 @@ fn mul_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     if product == 0.0 {
         return adjust(product, side_of_zero(product), rounding);
     }
-    // Scaled up, the product is exact enough to be compared with the scaled result.
+    // Scaled up, the product is exact enough for a comparison with the scaled result.
     let (x, y) = if product.abs() < TINY { (a * SCALE, b * SCALE) } else { (a, b) };
     let scaled = if product.abs() < TINY { product * SCALE * SCALE } else { product };
     adjust(product, sign(x.mul_add(y, -scaled)), rounding)
@@ -114,7 +113,7 @@ pub(super) fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
         return adjust(nearest, side_of_sum([c, product, 0.0], nearest), rounding);
     }
     if product.is_infinite() || product.abs() < TINY {
-        // Both terms are far from the middle of the range: move them there.
+        // Both terms are far from the middle of the exponent range; scaling moves them there.
         let factor = if product.is_infinite() { 1.0 / SCALE } else { SCALE };
         let (x, y) = (a * factor, b * factor);
         let product = x * y;
@@ -135,7 +134,7 @@ pub(super) fn fma_in(a: f64, b: f64, c: f64, rounding: Rounding) -> u64 {
     adjust(nearest, side_of_sum(ordered(terms), nearest), rounding)
 }
 
-/// The first two terms with the larger one in front.
+/// The terms, with the larger of the first two in front.
 fn ordered([a, b, c]: [f64; 3]) -> [f64; 3] {
     if a.abs() < b.abs() { [b, a, c] } else { [a, b, c] }
 }
@@ -196,12 +195,12 @@ in_modes! {
     sqrt(a, _b, _c, r) = sqrt_in(a, r);
 }
 
-/// `fma.f64`, which passes on the second operand before the third before the first.
+/// `fma.f64`. A NaN result comes from the second operand, else the third, else the first.
 pub(super) fn fma([a, b, c]: [u64; 3], rounding: Rounding) -> u64 {
     fma_in_order([a, c, b], rounding)
 }
 
-/// `div.f64`, which passes on the first operand that is a NaN, not the last.
+/// `div.f64`. A NaN result comes from the first NaN operand, not the last.
 pub(super) fn div([a, b, c]: [u64; 3], rounding: Rounding) -> u64 {
     if d(a).is_nan() { nan_of(&[a]) } else { div_unless_nan([a, b, c], rounding) }
 }
@@ -217,8 +216,8 @@ mod tests {
         values.map(f64::to_bits)
     }
 
-    /// Every function against its own result to nearest: down and up enclose it one step apart or
-    /// are the same, and towards zero is one of them.
+    /// Checks every function against its result to nearest: down and up enclose it and are at most
+    /// one step apart, and towards zero is one of them.
     #[test]
     fn modes_enclose_the_result() {
         let mut state = 7u64;
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_underflow_are_seen() {
+    fn underflowing_errors_are_detected() {
         let tiny = f64::from_bits(3);
         let [zero, up] =
             [Rounding::Zero, Rounding::Up].map(|mode| d(mul(bits([tiny, 0.5, 0.0]), mode)));

@@ -20,7 +20,7 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// An access outside of every live allocation, variable and parameter.
+    /// An access outside all live allocations, variables and parameters.
     #[error("{bytes} bytes at {address:#x} of {} memory are out of bounds", space_name(*.space))]
     OutOfBounds {
         /// The first address.
@@ -35,7 +35,7 @@ pub enum FaultKind {
     Misaligned {
         /// The first address.
         address: u64,
-        /// Number of bytes; the address must be a multiple of it.
+        /// Number of bytes, which the address must be a multiple of.
         bytes: u32,
         /// The state space.
         space: Space,
@@ -55,7 +55,7 @@ pub enum FaultKind {
         /// The function.
         function: String,
     },
-    /// The kernel called `cudaGraphSetConditional`, and its launch is not part of a graph.
+    /// The kernel called `cudaGraphSetConditional`, but its launch is not part of a graph.
     #[error("cudaGraphSetConditional in a launch that is not part of a graph")]
     OutsideGraph,
     /// Threads wait at different barriers, or at different instructions, for each other.
@@ -160,7 +160,7 @@ impl fmt::Display for FaultSite {
     }
 }
 
-/// A kernel cannot be executed. Nothing of it ran.
+/// An error of decoding a kernel. No part of the kernel ran.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -190,7 +190,8 @@ pub enum DecodeError {
         /// The variable.
         variable: String,
     },
-    /// More static shared memory than a block can have, or more local memory than a thread can.
+    /// The static shared memory exceeds the maximum of a block, or the local memory the maximum of
+    /// a thread.
     #[error(
         "kernel `{kernel}` has {bytes} bytes of {} memory, of which there are at most {limit}; its \
          largest variable is `{variable}`",
@@ -205,7 +206,7 @@ pub enum DecodeError {
         variable: String,
         /// Bytes of all variables.
         bytes: u64,
-        /// The most bytes that there can be.
+        /// The maximum bytes.
         limit: u64,
     },
 }

@@ -1,15 +1,14 @@
 //! Semantics of PTX floating-point instructions, for one lane.
 //!
-//! Functions marked `#[inline(always)]` are the ones that the interpreter applies to whole warps;
-//! they are written without branches so that they vectorise. All arithmetic is on bits, because a
-//! NaN that passes through a Rust float may change its payload. NaN results of `f32` arithmetic are
-//! the canonical `0x7fffffff` that NVIDIA hardware returns. Arithmetic of `f64` passes on the last
-//! operand that is a NaN (a division the first), made quiet, and gives `0xfff8000000000000` where
-//! none is.
+//! The interpreter applies functions marked `#[inline(always)]` to whole warps; they are
+//! branch-free to vectorise. All functions take and return bits, because a NaN in a Rust float may
+//! change its payload. NaN results of `f32` arithmetic are the canonical `0x7fffffff`, as on NVIDIA
+//! hardware. A NaN result of `f64` arithmetic is the last NaN operand (for a division, the first),
+//! made quiet, or `0xfff8000000000000` if no operand is a NaN.
 //!
-//! The `.approx` functions are computed in `f64` and rounded once, so that they are better than
-//! hardware (which promises about 2 ulp), and use nothing but correctly rounded operations, so that
-//! they give the same bits on every host.
+//! The `.approx` functions compute in `f64` and round once, which is more accurate than hardware
+//! (about 2 ulp). They use only correctly rounded operations, so they return the same bits on every
+//! host.
 
 mod approx;
 mod extremum;
@@ -38,7 +37,7 @@ pub(super) fn d(bits: u64) -> f64 {
 #[inline(always)]
 pub(super) fn bf16(bits: u32) -> u32 {
     let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
-    // The addition carries where the rest is more than a half, or a half above an odd number.
+    // The addition carries if the remainder is above a half, or a half above an odd number.
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     if is_nan { 0x7fff } else { rounded }
 }
@@ -49,7 +48,7 @@ pub(super) fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN_F32 } else { value.to_bits() }
 }
 
-/// The NaN that an operation on `f64` gives: the last operand that is one, made quiet.
+/// The NaN result of an operation on `f64`: the last NaN operand, made quiet.
 #[cold]
 pub(super) fn nan_of(operands: &[u64]) -> u64 {
     let last = operands.iter().rfind(|bits| d(**bits).is_nan());
@@ -111,14 +110,14 @@ pub(super) fn flush64(bits: u64) -> u64 {
     if d(bits).is_subnormal() { bits & 1 << 63 } else { bits }
 }
 
-/// How an `f32` instruction treats its operands and its result beyond rounding to nearest.
+/// The rounding, flushing and saturation of an `f32` instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FloatMode {
     /// The rounding.
     pub(super) rounding: Rounding,
-    /// Subnormal operands and results are flushed to zero.
+    /// Whether subnormal operands and results are flushed to zero.
     pub(super) flush: bool,
-    /// The result is clamped to [0, 1], and a NaN becomes 0.
+    /// Whether the result is clamped to [0, 1], with 0 for a NaN.
     pub(super) saturate: bool,
 }
 
@@ -152,10 +151,10 @@ pub(super) fn saturate(bits: u32) -> u32 {
     }
 }
 
-/// The reciprocals of larger numbers are not normal: 2^126.
+/// 2^126; reciprocals of larger numbers are subnormal.
 const LARGE: f32 = f32::from_bits(0x7e80_0000);
 
-/// Whether a result that is not zero is less than every normal `f32`.
+/// Whether a nonzero result is below the range of normal `f32`.
 fn is_tiny(exact: f64) -> bool {
     exact != 0.0 && exact.abs() < f64::from(f32::MIN_POSITIVE)
 }

@@ -1,9 +1,9 @@
-//! A launch: all clusters of a grid, on one host thread or several. Without a cluster size, each
-//! block is a cluster.
+//! Execution of a launch: all clusters of a grid, on one or several host threads. Without a cluster
+//! size, each block is a cluster.
 //!
 //! Clusters do not communicate unless a program has atomics or ordered accesses to global memory,
-//! so that a launch gives the same bytes whatever the number of host threads. Programs that do
-//! communicate run on one host thread in a fixed order, in turns.
+//! so results do not depend on the number of host threads. Programs that do communicate run on one
+//! host thread in a fixed order, in turns.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -20,13 +20,13 @@ use super::races::AccessHistory;
 use super::site::site_of;
 use crate::memory::Memory;
 
-/// Instructions that a launch executes on the calling thread before it starts others: about the
-/// cost of starting them.
+/// Instructions that a launch executes on the calling thread before it starts other threads: about
+/// the cost of starting them.
 const INLINE: u64 = 20_000;
 
-/// Instructions of the warps of a block after which it rests, when blocks may wait for each other.
+/// Warp instructions after which a block yields, if blocks may wait for each other.
 const QUANTUM: u64 = 1 << 16;
-/// Blocks that may have begun and not ended at the same time; a block beyond waits for an end.
+/// Maximum resident blocks; further blocks wait until one ends.
 const RESIDENT: usize = 1024;
 
 /// The configuration of a launch.
@@ -36,38 +36,38 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: [u32; 3],
-    /// Blocks of a cluster. Blocks of the grid beyond a multiple of it do not run.
+    /// Blocks of a cluster. Grid dimensions are rounded down to multiples of it.
     pub cluster: [u32; 3],
-    /// Whether all blocks are resident, so that they may meet at the barrier of the grid.
+    /// Whether the launch is cooperative: all blocks are resident and may use the grid barrier.
     pub is_cooperative: bool,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// The parameter block; [`Program::parameters`] gives its layout.
     pub parameters: &'a [u8],
-    /// Host threads that may be used.
+    /// Maximum number of host threads.
     pub threads: usize,
-    /// Varies the order of blocks and warps. With 0 they run in the order of their indices.
+    /// The seed of the order of blocks and warps. With 0 they run in the order of their indices.
     pub seed: u64,
-    /// Whether races between threads are looked for. Blocks then run one after the other.
+    /// Whether to detect races between threads. Blocks then run one after another.
     pub races: bool,
-    /// Instructions of warps that one block may execute before it is taken to hang.
+    /// Maximum warp instructions of a block; a block that exceeds it counts as hanging.
     pub step_limit: u64,
-    /// Where text goes that kernels print by `vprintf`; without a place it is dropped.
+    /// The buffer for `vprintf` output of kernels; `None` drops the output.
     pub output: Option<&'a Mutex<String>>,
     /// The values of the conditional handles of the graph, if the launch is part of one.
     pub conditions: Option<&'a ConditionalValues>,
 }
 
 impl Launch<'_> {
-    /// The usual step limit: about ten seconds of one block.
+    /// The default step limit: about ten seconds of one block.
     pub const STEP_LIMIT: u64 = 1 << 30;
 
-    /// Clusters of the grid.
+    /// The numbers of clusters of the grid along x, y and z.
     pub(super) fn clusters(&self) -> [u32; 3] {
         std::array::from_fn(|axis| self.grid[axis] / self.cluster[axis].max(1))
     }
 
-    /// Blocks of a cluster.
+    /// The number of blocks of a cluster.
     pub(super) fn blocks_per_cluster(&self) -> u32 {
         self.cluster.iter().product()
     }
@@ -92,7 +92,7 @@ impl Default for Launch<'_> {
     }
 }
 
-/// Counts of a launch.
+/// Statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchStats {
     /// Blocks.
@@ -101,8 +101,8 @@ pub struct LaunchStats {
     pub warp_instructions: u64,
 }
 
-/// Runs a kernel to its end. Parameters that `launch` lacks are zero, and a launch without
-/// threads does nothing.
+/// Runs a kernel to completion. Missing parameter bytes are zero, and a launch without threads does
+/// nothing.
 pub fn launch(
     program: &Program,
     launch: &Launch<'_>,
@@ -111,7 +111,7 @@ pub fn launch(
     launch_with(program, launch, memory, best())
 }
 
-/// The same with a given interpreter.
+/// [`launch`] with a given interpreter.
 pub(super) fn launch_with(
     program: &Program,
     launch: &Launch<'_>,
@@ -153,7 +153,7 @@ pub(super) fn launch_with(
     }
 }
 
-/// The order of the clusters: a stride through their indices that meets each of them once.
+/// The order of the clusters: a stride that visits each index once.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     clusters: u64,
@@ -193,7 +193,7 @@ struct Grid<'a> {
     /// The position of the next cluster that no thread has claimed.
     next: AtomicU64,
     executed: AtomicU64,
-    /// The least position in the order at which a block faulted.
+    /// The lowest position in the order at which a block faulted.
     first_fault: AtomicU64,
     fault: Mutex<Option<(u64, BlockFault)>>,
 }
@@ -226,9 +226,9 @@ impl Grid<'_> {
         });
     }
 
-    /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block that
-    /// has run for long rests while others run, so that one that spins until another has done
-    /// something does not starve it. The barrier of the grid opens when all blocks wait there.
+    /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block
+    /// yields after a quantum, so a spinning block cannot starve the block that it waits for. The
+    /// grid barrier opens when all blocks wait there.
     fn run_interleaved(&self) {
         let mut resting: VecDeque<(u64, ClusterRunner<'_>)> = VecDeque::new();
         let mut waiting: Vec<(u64, ClusterRunner<'_>)> = Vec::new();
@@ -270,7 +270,7 @@ impl Grid<'_> {
         }
     }
 
-    /// Refuses a barrier of the grid at which some blocks never arrive.
+    /// Fails if some blocks never arrive at the grid barrier.
     fn check_all_wait(
         &self,
         waiting: &[(u64, ClusterRunner<'_>)],
@@ -286,8 +286,8 @@ impl Grid<'_> {
         Err((*position, fault))
     }
 
-    /// Opens the barrier of the grid. Returns the waiting clusters in the order in which they
-    /// continue, which the seed varies.
+    /// Opens the grid barrier. Returns the waiting clusters in the order in which they continue,
+    /// which depends on the seed.
     fn open_grid_barrier<'r>(
         &self,
         mut waiting: Vec<(u64, ClusterRunner<'r>)>,
@@ -305,7 +305,7 @@ impl Grid<'_> {
         ClusterRunner::new(self.program, self.launch, self.around, self.interpreter)
     }
 
-    /// The position of the next block that no thread has claimed.
+    /// Claims the position of the next block.
     fn next_position(&self) -> Option<u64> {
         let position = self.next.fetch_add(1, Ordering::Relaxed);
         let wanted =
@@ -319,8 +319,8 @@ impl Grid<'_> {
         runner.start(cluster, order);
     }
 
-    /// Runs the next block. Blocks are claimed in order, so that every block before one that
-    /// faults is run to its end, and the fault that is reported is the same on every run.
+    /// Runs the next block. Blocks are claimed in order, so every block before a faulting one runs
+    /// to completion, and the reported fault is reproducible.
     fn claim(&self, runner: &mut ClusterRunner<'_>) -> ControlFlow<()> {
         let Some(position) = self.next_position() else { return ControlFlow::Break(()) };
         self.start(runner, position);
@@ -346,7 +346,7 @@ impl Grid<'_> {
     }
 }
 
-/// The position of a linear index.
+/// The coordinates of a linear index.
 pub(super) fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(x), u64::from(y));
     [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]

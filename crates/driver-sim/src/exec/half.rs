@@ -1,8 +1,8 @@
 //! Arithmetic of f16 and bf16, one value or two per register.
 //!
-//! Values are widened to `f64`, which holds sums and products of two f16 exactly. Where it does not
-//! hold the result, the sum is rounded to odd first, so that rounding it once more is as if it
-//! had been rounded once. NaN results are the canonical `0x7fff` of both formats.
+//! Values are widened to `f64`, which represents sums and products of two f16 exactly. An inexact
+//! sum is first rounded to odd, so the final rounding is correct. NaN results are the canonical
+//! `0x7fff` of both formats.
 
 use super::float;
 use super::rounding::{Format, Rounding};
@@ -11,7 +11,7 @@ use super::rounding::{Format, Rounding};
 const NAN: u32 = 0x7fff;
 const SIGN: u32 = 0x8000;
 
-/// The operation on each value.
+/// An operation on f16 or bf16 values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HalfOperation {
     Add,
@@ -31,26 +31,26 @@ pub(super) enum HalfOperation {
 pub(super) struct HalfInstruction {
     /// The operation.
     pub(super) operation: HalfOperation,
-    /// bf16 and not f16.
+    /// bf16 instead of f16.
     pub(super) bf16: bool,
-    /// Two values in a register.
+    /// Whether a register holds two values.
     pub(super) packed: bool,
     /// Rounding.
     pub(super) rounding: Rounding,
-    /// Subnormal operands and results are flushed to zero.
+    /// Whether subnormal operands and results are flushed to zero.
     pub(super) flush: bool,
-    /// The result is clamped to [0, 1], and a NaN becomes 0.
+    /// Whether the result is clamped to [0, 1], with 0 for a NaN.
     pub(super) saturate: bool,
-    /// Negative results become 0, and a NaN the canonical one.
+    /// Whether negative results become 0, and a NaN the canonical NaN.
     pub(super) relu: bool,
-    /// `min` and `max` give a NaN where an operand is one.
+    /// Whether `min` and `max` return NaN if an operand is NaN.
     pub(super) propagate: bool,
-    /// `min` and `max` of magnitudes, with the product of the signs.
+    /// Whether `min` and `max` compare magnitudes and multiply the signs.
     pub(super) xor_sign: bool,
 }
 
 impl HalfInstruction {
-    /// An operation on single f16 without modifiers.
+    /// An operation on one f16 value without modifiers.
     pub(super) const fn plain(operation: HalfOperation) -> Self {
         Self {
             operation,
@@ -79,7 +79,7 @@ impl HalfInstruction {
         if self.bf16 { Format::BF16 } else { Format::F16 }
     }
 
-    /// Flushes a subnormal to a zero of its sign if the instruction asks for it.
+    /// Flushes a subnormal to a zero of its sign if `flush` is set.
     fn flushed(self, bits: u32) -> u32 {
         let exponent = if self.bf16 { 0x7f80 } else { 0x7c00 };
         if self.flush && bits & exponent == 0 { bits & SIGN } else { bits }
@@ -115,7 +115,7 @@ impl HalfInstruction {
         self.clamped(self.flushed(result))
     }
 
-    /// `a + b`, rounded to odd, with the sign of zero that the rounding asks for.
+    /// `a + b`, rounded to odd, with the sign of zero that the rounding mode requires.
     fn sum(self, a: f64, b: f64) -> f64 {
         let sum = add_to_odd(a, b);
         let cancelled = sum == 0.0 && (a != 0.0 || a.is_sign_negative() != b.is_sign_negative());
@@ -133,7 +133,7 @@ impl HalfInstruction {
             (true, _) => y,
             (_, true) => x,
             _ => {
-                // As integers the magnitudes are in order, and −0 is below +0.
+                // The keys order values as integers, with −0 below +0.
                 let key = |bits: u32| {
                     let magnitude = (bits & !SIGN) as i32;
                     if bits & SIGN != 0 { -1 - magnitude } else { magnitude }
@@ -170,7 +170,7 @@ pub(super) fn add_to_odd(a: f64, b: f64) -> f64 {
     to_odd(sum, (a - (sum - tail)) + (b - tail))
 }
 
-/// `nearest`, of which `error` is left over, rounded to odd instead.
+/// Converts `nearest`, rounded with the given error, to rounding to odd.
 pub(super) fn to_odd(nearest: f64, error: f64) -> f64 {
     if error == 0.0 || nearest.to_bits() & 1 == 1 {
         nearest
@@ -193,10 +193,10 @@ mod tests {
 
     #[test]
     fn sums_are_rounded_once() {
-        // 1 + 2^-11 is a tie, which goes to even; a little more goes up, however little.
+        // 1 + 2^-11 is a tie, which rounds to even; any greater value rounds up.
         let fma = HalfInstruction { operation: HalfOperation::Fma, ..PLAIN };
         assert_eq!(run(PLAIN, 0x3c00, 0x1000, 0), 0x3c00);
-        // 2^-24 · (1 + 2^-10) + 1 + 2^-11 cannot be told from the tie in f32.
+        // 2^-24 · (1 + 2^-10) + 1 + 2^-11 equals the tie in f32.
         assert_eq!(run(fma, 0x0001, 0x3c01, 0x3c00), 0x3c00);
         let bf16 = HalfInstruction { bf16: true, ..fma };
         // 1 + 2^-8 + 2^-130 in bf16: above the tie.
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_operations_are_two() {
+    fn packed_operations_have_two_results() {
         let mode = HalfInstruction { packed: true, operation: HalfOperation::Mul, ..PLAIN };
         assert_eq!(run(mode, 0x4000_3c00, 0x4200_c000, 0), 0x4600_c000);
     }

@@ -1,7 +1,7 @@
 //! Semantics of PTX integer and bit instructions, for one lane.
 //!
-//! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
-//! machine, gives all ones, and so does the remainder, as on hardware.
+//! Values are the low bits of a `u64`. Division by zero, which is machine-specific in PTX, returns
+//! all ones, as does the remainder; this is the behaviour of hardware.
 
 /// An integer type of PTX.
 pub(super) trait Int: Copy + Ord {
@@ -9,11 +9,11 @@ pub(super) trait Int: Copy + Ord {
     const BITS: u32;
     /// The value in the low bits.
     fn of(bits: u64) -> Self;
-    /// The value extended to 128 bits by its sign.
+    /// The value extended to 128 bits according to its signedness.
     fn wide(self) -> i128;
     /// The low bits of `value`, zero above.
     fn low(value: i128) -> u64;
-    /// Least and greatest value.
+    /// Minimum and maximum value.
     const RANGE: (i128, i128);
 }
 
@@ -90,9 +90,9 @@ wrapping! {
     not(a, _b, _c) = !a;
     /// `cnot`: 1 for zero and 0 for anything else.
     cnot(a, _b, _c) = i128::from(a == 0);
-    /// `mul24.lo`, `mad24.lo` when `c` is given.
+    /// `mul24.lo`, `mad24.lo` with operand `c`.
     mad24_low(a, b, c) = ((low24::<T>(a) * low24::<T>(b)) & 0xffff_ffff) + c;
-    /// `mul24.hi`, `mad24.hi` when `c` is given.
+    /// `mul24.hi`, `mad24.hi` with operand `c`.
     mad24_high(a, b, c) = ((low24::<T>(a) * low24::<T>(b)) >> 16) + c;
 }
 
@@ -139,7 +139,8 @@ pub(super) fn lop3([a, b, c]: [u64; 3], table: u8) -> u64 {
     (0..8).map(term).fold(0, |sum, term| sum | term) & 0xffff_ffff
 }
 
-/// The position or length of a field. 32-bit instructions read 8 bits of it, 64-bit ones all.
+/// The position or length of a field. 32-bit instructions read only the low 8 bits, 64-bit ones all
+/// bits.
 fn field_number<T: Int>(bits: u64) -> u32 {
     if T::BITS == 64 { (bits as u32).min(255) } else { bits as u32 & 0xff }
 }
@@ -150,10 +151,10 @@ pub(super) fn bfe<T: Int>([a, b, c]: [u64; 3]) -> u64 {
     if length == 0 {
         return 0;
     }
-    // The 128-bit value repeats the sign, as the instruction does past the last bit.
+    // The 128-bit value is sign-extended, as the instruction requires past the last bit.
     let field = wide::<T>(a) >> position.min(127);
     let length = length.min(T::BITS);
-    // The sign is the last bit of the field inside of the operand.
+    // The sign is the last bit of the field inside the operand.
     let last = (position + length - 1).min(T::BITS - 1);
     let negative = T::RANGE.0 < 0 && wide::<T>(a) >> last & 1 == 1;
     let mask = (1i128 << length) - 1;

@@ -1,8 +1,8 @@
-//! The interpreter: one warp, instruction after instruction.
+//! The interpreter, which runs one warp.
 //!
-//! [`interpret`] is compiled once per set of vector instructions, and the best one that the host
-//! has is chosen when a launch starts. All give the same bits: without an instruction for it, a
-//! fused multiply-add is only slower.
+//! [`interpret`] is compiled once per vector instruction set; a launch selects the best version for
+//! the host. All versions return the same bits: without a hardware instruction, a fused
+//! multiply-add is only slower.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,14 +24,14 @@ pub(super) enum Pause {
     Barrier {
         /// The barrier.
         id: u32,
-        /// Threads that the barrier waits for, or 0 for all.
+        /// Threads that the barrier waits for; 0 means all.
         count: u32,
         /// Whether the warp arrives without waiting.
         arrives: bool,
     },
-    /// The warp has executed as many instructions as its turn allows.
+    /// The warp has executed all instructions of its turn.
     Turn,
-    /// No lane can go on until a barrier in shared memory changes.
+    /// No lane can continue until an mbarrier changes.
     Stalled,
     /// A lane faulted at `warp.pc`.
     Fault(FaultKind, u32),
@@ -47,16 +47,16 @@ pub(super) struct Machine<'a> {
     pub(super) memories: Memories<'a>,
     /// Instructions that the warps of this block have executed.
     pub(super) executed: u64,
-    /// Votes at reducing barriers.
+    /// Contributions to reducing barriers.
     pub(super) contributions: Contributions,
-    /// Where printed text goes.
+    /// The buffer for printed text.
     pub(super) output: Option<&'a Mutex<String>>,
     /// The values of the conditional handles of the graph.
     pub(super) conditions: Option<&'a ConditionalValues>,
 }
 
 impl Machine<'_> {
-    /// Prints a text, if there is a place for it.
+    /// Appends a text to the buffer, if there is one.
     pub(super) fn print(&self, text: &str) {
         if let Some(output) = self.output {
             output.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
@@ -64,8 +64,8 @@ impl Machine<'_> {
     }
 }
 
-/// Threads and true predicates at each reducing barrier: of the threads that wait, and of those
-/// that it released last.
+/// Counts of threads and true predicates at each reducing barrier, for the waiting threads and for
+/// the last released threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contributions {
     waiting: [(u32, u32); 17],
@@ -86,7 +86,7 @@ impl Contributions {
         self.released.get(id as usize).copied().unwrap_or_default()
     }
 
-    /// Barrier `id` releases its threads.
+    /// Releases the threads of barrier `id`.
     pub(super) fn release(&mut self, id: u32) {
         if let Some(waiting) = self.waiting.get_mut(id as usize) {
             self.released[id as usize] = std::mem::take(waiting);
@@ -94,7 +94,7 @@ impl Contributions {
     }
 }
 
-/// Runs a warp until it pauses, at most `turn` instructions.
+/// Runs a warp until it pauses, for at most `turn` instructions.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ pub(super) fn all() -> Vec<Interpreter> {
     list
 }
 
-/// Declares an interpreter in a module of its own: the compiler translates modules in parallel.
+/// Declares an interpreter in its own module, because the compiler compiles modules in parallel.
 macro_rules! interpreter {
     ($(#[$attribute:meta])* $name:ident) => {
         mod $name {
@@ -213,8 +213,8 @@ unsafe fn interpret(
             pause!(Pause::Turn);
         }
         left -= 1;
-        // SAFETY: decoding ends every program with an exit and checks every branch, so that the
-        // next instruction exists; registers and indices were made for the file and the tables.
+        // SAFETY: decoding ends every program with an exit and checks every branch, so the next
+        // instruction exists; registers and indices belong to the file and the tables.
         unsafe {
             let instruction = &*code.add(warp.pc as usize);
             let guard = file.predicate(instruction.guard) ^ instruction.guard_inversion;

@@ -1,4 +1,4 @@
-//! Functions of one lane: instructions and modifiers too rare for an operation on whole registers.
+//! Per-lane functions: instructions and modifiers too rare for an operation on whole registers.
 
 use retrograph_ptx::ast::Space;
 
@@ -13,21 +13,21 @@ use super::integer::{funnel_shift, lop3};
 use super::narrow::Narrowing;
 use super::rounding::Rounding;
 
-/// A function of up to three operands, given as the low bits of `u64`, and its modifiers.
+/// A function of up to three operands, passed as the low bits of `u64`, and its modifiers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LaneFunction {
     /// A function without modifiers.
     Plain(fn([u64; 3]) -> u64),
     /// `lop3` with a truth table.
     Lop3 {
-        /// Bit `i` is the result for the operands that form the index `i`.
+        /// The truth table: bit `i` is the result for the operand bits that form the index `i`.
         table: u8,
     },
     /// `shf`.
     FunnelShift {
-        /// `.r` and not `.l`.
+        /// `.r` instead of `.l`.
         right: bool,
-        /// `.clamp` and not `.wrap`.
+        /// `.clamp` instead of `.wrap`.
         clamp: bool,
     },
     /// `dp4a`.
@@ -38,7 +38,7 @@ pub(super) enum LaneFunction {
     Permute(PermuteMode),
     /// `bmsk`.
     BitMask {
-        /// `.wrap` and not `.clamp`.
+        /// `.wrap` instead of `.clamp`.
         wrap: bool,
     },
     /// `szext`.
@@ -47,9 +47,9 @@ pub(super) enum LaneFunction {
     PackedIntegers(PackedIntegers),
     /// A comparison of integers or floats.
     Compare {
-        /// How the operands compare: a function that gives the bit of the outcome.
+        /// The comparison, which returns whether the outcome is among `outcomes`.
         function: fn([u64; 3], Outcomes) -> u64,
-        /// The outcomes for which it is true.
+        /// The outcomes for which the relation is true.
         outcomes: Outcomes,
     },
     /// A comparison of f16 or bf16.
@@ -114,7 +114,7 @@ impl LaneFunction {
             Self::Half(instruction) => instruction.execute(values),
             Self::Narrow { function, narrowing } => function(values, narrowing),
             Self::Convert(conversion) => conversion.execute(values),
-            // Constant memory is a part of global memory here, without a window of its own.
+            // Constant memory is part of global memory here, without its own window.
             Self::IsInSpace(space) => u64::from(locate(None, values[0]).0 == space),
         }
     }

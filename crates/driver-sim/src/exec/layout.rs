@@ -1,8 +1,8 @@
 //! Register allocation: an offset in the register file for every virtual register.
 //!
-//! Kernels have thousands of registers, of which few are live at once. Registers with disjoint live
-//! intervals share an offset, so that the file of a warp fits in the L1 cache. An instruction
-//! writes only its active lanes, so liveness holds for each lane separately.
+//! Kernels have thousands of registers, but few are live at the same time. Registers with disjoint
+//! live intervals share an offset, so the register file of a warp fits in the L1 cache. An
+//! instruction writes only its active lanes, so liveness holds for each lane separately.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,22 +14,22 @@ use super::program::Site;
 use super::program::Width;
 use super::registers::Offset;
 
-/// Where the registers lie.
+/// The layout of the register file.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// The offset of each register.
     pub(super) offsets: Vec<Offset>,
-    /// Bytes of all registers that are not presets; they come first.
+    /// Bytes of all registers except presets; they come first.
     pub(super) register_bytes: u32,
     /// Bytes of the file.
     pub(super) file_bytes: u32,
-    /// For each function with frames its registers: the first of each width, and their number.
+    /// The registers of each function with frames, as runs of one width: first register and number.
     pub(super) regions: Vec<Vec<(Offset, u32, Width)>>,
-    /// Slots that may be read before they are written, which start as poison.
+    /// Slots that may be read before they are written; they start as poison.
     pub(super) exposed: Vec<VirtualRegister>,
 }
 
-/// Lays out the registers of `code`. Functions with frames begin at `starts`; no two of them share
+/// Lays out the registers of `code`. Functions with frames start at `starts`; no two of them share
 /// a slot.
 pub(super) fn lay_out((code, starts): (&[Micro], &[usize]), registers: &[RegisterInfo]) -> Layout {
     let live = Liveness::of(code, registers.len());
@@ -101,7 +101,7 @@ impl Set {
     }
 }
 
-/// A stretch of code that is entered at its start and left at its end.
+/// A basic block.
 struct Block {
     start: usize,
     end: usize,
@@ -115,7 +115,7 @@ struct Liveness {
 
 /// Moves backwards over one instruction.
 fn step_back(live: &mut Set, micro: &Micro) {
-    // A guarded write leaves other lanes as they were, so that the old value is still needed.
+    // A guarded write keeps the value in other lanes, so the old value is still live.
     if micro.guard.is_none() {
         micro.writes.iter().for_each(|&register| live.remove(register));
     }
@@ -151,7 +151,7 @@ impl Liveness {
         this
     }
 
-    /// One pass over all blocks from the last to the first; whether anything changed.
+    /// One pass over all blocks from the last to the first. Returns whether anything changed.
     fn pass(&mut self, code: &[Micro]) -> bool {
         let mut changed = false;
         for index in (0..self.blocks.len()).rev() {
@@ -179,7 +179,7 @@ impl Liveness {
         found.map_or_else(|_| Set::new(0), |index| self.blocks[index].live_in.clone())
     }
 
-    /// For each register the first and last instruction at which it is in use.
+    /// The first and last instruction at which each register is in use.
     fn intervals(&self, code: &[Micro], registers: &[RegisterInfo]) -> Vec<Option<(usize, usize)>> {
         let mut intervals: Vec<Option<(usize, usize)>> = vec![None; registers.len()];
         let mut extend = |register: usize, at: usize| {
@@ -201,8 +201,8 @@ impl Liveness {
     }
 }
 
-/// Assigns an index to each register of one width that is in use in a range of the code, different
-/// ones to overlapping intervals; returns them and their number.
+/// Assigns indices to the registers of one width that are in use in a range of the code;
+/// overlapping intervals get different indices. Returns the indices and their number.
 fn assign(
     intervals: &[Option<(usize, usize)>],
     registers: &[RegisterInfo],
@@ -223,8 +223,8 @@ fn assign(
     let mut free: BinaryHeap<Reverse<u32>> = BinaryHeap::new();
     let (mut slots, mut count) = (Vec::new(), 0);
     for (first, last, register) in order {
-        // A slot is free from the instruction after the last use, so that no instruction writes
-        // one operand over another.
+        // A slot becomes free after the instruction of its last use, so no result overwrites an
+        // operand of the same instruction.
         while let Some(&Reverse((end, slot))) = busy.peek()
             && end < first
         {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_needs_two_places() {
+    fn a_chain_needs_two_slots() {
         let mut code = vec![constant(0)];
         code.extend((1..50).map(|i| add(i, i - 1, i - 1)));
         code.push(micro(Control::Exit {}));
@@ -281,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn values_that_live_around_a_loop_keep_their_place() {
-        // 0 is written before the loop and read in it; 1 and 2 live inside of it.
+    fn values_live_across_a_loop_keep_their_slot() {
+        // 0 is written before the loop and read in it; 1 and 2 are live inside it.
         let code = [
             constant(0),
             constant(1),

@@ -1,9 +1,9 @@
-//! Matrices that the lanes of a warp hold together: `ldmatrix`, `stmatrix`, `movmatrix`, `mma` and
+//! Matrices distributed over the lanes of a warp: `ldmatrix`, `stmatrix`, `movmatrix`, `mma` and
 //! `wmma`.
 //!
-//! The position of an element in the count follows from the PTX manual for all but `wmma`, whose
-//! fragments are opaque there. Those use the positions of `mma`, as devices since sm_80 do; a
-//! fragment with more count than that holds elements twice.
+//! The PTX manual specifies the positions of elements in registers except for `wmma`, whose
+//! fragments are opaque. They use the positions of `mma`, as devices since sm_80 do; a fragment
+//! with more registers than needed holds elements twice.
 
 use retrograph_ptx::ast::Type;
 
@@ -18,14 +18,14 @@ mod rows;
 
 pub(super) use product::{Element, Product, multiply};
 
-/// Which matrix of d = a · b + c a fragment is a part of.
+/// The matrix of d = a · b + c that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The left factor, m × k.
     A,
     /// The right factor, k × n.
     B,
-    /// The sum, m × n.
+    /// The accumulator, m × n.
     C,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Rows and columns of the matrix.
+    /// Rows and columns of a matrix.
     pub(super) fn of(self, role: Role) -> (usize, usize) {
         match role {
             Role::A => (self.m, self.k),
@@ -50,8 +50,8 @@ impl Size {
         }
     }
 
-    /// Row and column of an element: `part` of the register `index` of a lane, when a register
-    /// holds `parts` of them.
+    /// Row and column of an element: part `part` of register `index` of a lane, if a register holds
+    /// `parts` elements.
     #[inline(always)]
     pub(super) fn position(
         self,
@@ -72,7 +72,7 @@ impl Size {
                 (row, (group + 8 * (index / deep)) % self.n)
             }
             Role::C => {
-                // Two neighbours in a row, in one register or in two.
+                // Two adjacent elements of a row, in one or two registers.
                 let high = self.m / 8;
                 let (pair, part) = if parts == 2 { (index, part) } else { (index / 2, index % 2) };
                 (group + 8 * (pair % high), member * 2 + part + 8 * (pair / high))
@@ -92,22 +92,22 @@ pub(super) enum Operation {
     Transpose,
     /// `mma` and `wmma.mma`: d…, a…, b…, c….
     Product(Product),
-    /// `wmma.load`: d…, address, distance.
+    /// `wmma.load`: d…, address, leading dimension.
     LoadFragment(Fragment),
-    /// `wmma.store`: address, distance, a….
+    /// `wmma.store`: address, leading dimension, a….
     StoreFragment(Fragment),
 }
 
 /// A fragment in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fragment {
-    /// The size of the product that it is for.
+    /// The size of its product.
     pub(super) size: Size,
-    /// Which matrix it is.
+    /// Its matrix in the product.
     pub(super) role: Role,
     /// The type of an element.
     pub(super) ty: Type,
-    /// Whether columns are contiguous, not rows.
+    /// Whether the matrix is column-major.
     pub(super) by_columns: bool,
 }
 
@@ -116,11 +116,11 @@ pub(super) struct Fragment {
 pub(super) struct Matrix {
     /// The operation.
     pub(super) operation: Operation,
-    /// The memory that it accesses, if it does.
+    /// The memory access, if there is one.
     pub(super) access: Option<Access>,
-    /// How many count it writes, reads as a matrix, or has of each operand.
+    /// The number of registers of the matrix; of d for a product.
     pub(super) count: usize,
-    /// The count: those that are written, then those that are read.
+    /// The registers: first the written ones, then the read ones.
     pub(super) registers: Vec<Offset>,
     /// The result of [`Product::positions`], for a product.
     pub(super) positions: [Vec<u16>; 4],
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::exec::program::LANES;
 
-    /// How often each element is held.
+    /// The number of copies of each element in a fragment.
     fn census(size: Size, role: Role, registers: usize, parts: usize) -> Vec<usize> {
         let mut count = BTreeMap::new();
         for lane in 0..LANES {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_has_as_many_places_as_registers_allow() {
+    fn every_element_has_equally_many_copies() {
         let sizes = [(16, 8, 8), (16, 8, 16), (16, 16, 16), (32, 8, 16), (8, 32, 16), (8, 8, 16)];
         for (m, n, k) in sizes {
             let size = Size { m, n, k };

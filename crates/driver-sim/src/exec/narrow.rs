@@ -1,9 +1,9 @@
-//! Conversions to and from formats of 19, 16 and 8 bits with modifiers that others lack: `.relu`,
+//! Conversions to and from tf32 and formats of 16 and 8 bits with special modifiers: `.relu`,
 //! `.satfinite`, and two values in a register.
 
 use super::rounding::{Format, Rounding};
 
-/// A format that `f32` is narrowed to.
+/// A target format of narrowing from `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Narrow {
     F16,
@@ -14,12 +14,12 @@ pub(super) enum Narrow {
 }
 
 impl Narrow {
-    /// Bytes of e5m2: two bits of mantissa and five of exponent.
+    /// e5m2: two mantissa bits and five exponent bits.
     const FORMAT_E5M2: Format = Format::new(2, 5);
-    /// The part of e4m3 below 256.
+    /// e4m3 below 256.
     const FORMAT_E4M3: Format = Format::new(3, 4);
 
-    /// Bits of a value.
+    /// The width of a value in bits.
     fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
@@ -28,7 +28,7 @@ impl Narrow {
         }
     }
 
-    /// The canonical NaN and the greatest finite number.
+    /// The canonical NaN and the maximum finite number.
     fn ends(self) -> (u32, u32) {
         match self {
             Self::F16 => (0x7fff, 0x7bff),
@@ -39,13 +39,13 @@ impl Narrow {
         }
     }
 
-    /// Rounds a number; numbers beyond the greatest finite one may become infinite.
+    /// Rounds a number; numbers above the maximum may become infinite.
     fn round(self, value: f64, rounding: Rounding, away: bool) -> u32 {
         match self {
             Self::F16 => Format::F16.narrow(value, rounding),
             Self::Bf16 => Format::BF16.narrow(value, rounding),
             Self::E5m2 => Self::FORMAT_E5M2.narrow(value, rounding),
-            // From 256 on, where others have infinity, the numbers of e4m3 are 32 apart.
+            // From 256 on, where other formats have infinity, e4m3 numbers are 32 apart.
             Self::E4m3 if value.abs() >= 256.0 => {
                 let steps = (value.abs() / 32.0).round_ties_even().min(16.0) as u32;
                 let magnitude = if steps > 14 { 0x7f } else { 0x70 + steps };
@@ -87,7 +87,7 @@ fn tf32(bits: u32, rounding: Rounding, away: bool) -> u32 {
     if f32::from_bits(bits).is_finite() && up { kept + UNIT } else { kept }
 }
 
-/// How to narrow.
+/// The format and modifiers of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Narrowing {
     /// The format.
@@ -96,14 +96,14 @@ pub(super) struct Narrowing {
     pub(super) rounding: Rounding,
     /// `.rna`: ties go away from zero.
     pub(super) away: bool,
-    /// Negative numbers become 0.
+    /// Whether negative numbers become 0.
     pub(super) relu: bool,
-    /// Numbers out of range become the greatest number.
+    /// Whether numbers out of range become the maximum finite number.
     pub(super) finite: bool,
 }
 
 impl Narrowing {
-    /// To bf16, to nearest: operations of their own.
+    /// To bf16, rounded to nearest, which has its own operations.
     pub(super) const BF16: Self = Self {
         to: Narrow::Bf16,
         rounding: Rounding::Nearest,
@@ -115,7 +115,7 @@ impl Narrowing {
     fn apply(self, value: f64) -> u32 {
         let (nan, greatest) = self.to.ends();
         if value.is_nan() {
-            // NaNs of tf32 have the bits of f32 that it keeps.
+            // The canonical NaN of tf32 has only the bits of tf32, except for `.rna`.
             return if self.to == Narrow::Tf32 && !self.away { nan & !0x1fff } else { nan };
         }
         if self.relu && value.is_sign_negative() {
@@ -138,7 +138,7 @@ pub(super) fn one([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     u64::from(narrowing.apply(f64::from(f32::from_bits(bits))))
 }
 
-/// Narrows two `f32` into one register, the first one above the second.
+/// Narrows two `f32` into one register; the first goes to the upper half.
 pub(super) fn two([high, low, _]: [u64; 3], narrowing: Narrowing) -> u64 {
     let part = |bits: u64| narrowing.apply(f64::from(f32::from_bits(bits as u32)));
     u64::from(part(high) << narrowing.to.bits() | part(low))
@@ -150,7 +150,7 @@ pub(super) fn halves_to_bytes([value, ..]: [u64; 3], narrowing: Narrowing) -> u6
     u64::from(part(value >> 16) << 8 | part(value))
 }
 
-/// Widens two bytes to two f16; `narrowing` gives the format of the bytes, and `.relu`.
+/// Widens two bytes to two f16; `narrowing` has the format of the bytes, and `.relu`.
 pub(super) fn bytes_to_halves([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let half = Narrowing { to: Narrow::F16, finite: false, ..narrowing };
     let part = |bits: u64| half.apply(narrowing.to.widen(bits as u32 & 0xff));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn bf16_is_that_of_its_own_operation() {
+    fn bf16_matches_its_own_operation() {
         let edges = [0x7f7f_7fff, 0x7f7f_8000, 0x7f80_0000, 0x7f80_0001, 0xffff_ffff, 0x8000_8000];
         let spread = (0..=0xffffu32).map(|i| i.wrapping_mul(0x1_0001).wrapping_add(i << 7));
         let ties =

@@ -1,11 +1,11 @@
 //! Decoded operations.
 //!
-//! Decoding turns a PTX instruction into one or a few operations. An operation names its registers
-//! and carries its modifiers as typed fields, so that the interpreter decides nothing that decoding
-//! can decide. `R` is the type of a register: a virtual register while decoding, and its offset in
-//! the register file once [`super::layout`] has placed it.
+//! Decoding turns a PTX instruction into one or a few operations. An operation has its registers
+//! and modifiers as typed fields, so the interpreter makes no decision that decoding can make. `R`
+//! is the type of a register: a virtual register while decoding, and its offset in the register
+//! file once [`super::layout`] has placed it.
 //!
-//! Each group has a file of its own: a table of its operations with their meaning, one row each.
+//! Each group has its own file with a table of its operations and their semantics, one row each.
 
 mod control;
 mod convert;
@@ -47,7 +47,7 @@ macro_rules! operations {
         }
 
         impl<R: Copy> $group<R> {
-            /// The registers that the operation writes, and those that it reads.
+            /// The registers that the operation writes, and the registers that it reads.
             pub(in crate::exec) fn registers(&self) -> (Vec<R>, Vec<R>) {
                 match *self {
                     $(Self::$name { $($d,)* $($a,)* .. } => (vec![$($d),*], vec![$($a),*]),)*
@@ -137,21 +137,21 @@ pub(super) enum Operation<R> {
     Predicate(Predicate<R>),
     /// Loads, stores, atomics and asynchronous copies.
     Memory(Memory<R>),
-    /// Branches, barriers, ends and clocks.
+    /// Branches, barriers, exits and clocks.
     Control(Control<R>),
     /// Operations between the lanes of a warp.
     WarpWide(WarpWide<R>),
     /// Matrix instructions of a warp or warpgroup.
     Tensor(Tensor),
-    /// Barriers in shared memory and bulk copies.
+    /// mbarriers and bulk copies.
     Bulk(Bulk),
     /// Everything else, one lane at a time.
     Function(Function<R>),
 }
 
 impl<R: Copy> Operation<R> {
-    /// The registers that the operation writes, and those that it reads. Matrix instructions keep
-    /// theirs in tables of the program.
+    /// The registers that the operation writes, and the registers that it reads. The registers of
+    /// matrix instructions are in tables of the program.
     pub(super) fn registers(&self) -> (Vec<R>, Vec<R>) {
         match self {
             Self::Integer(operation) => operation.registers(),
@@ -190,7 +190,7 @@ impl<R: Copy> Operation<R> {
         }
     }
 
-    /// Whether the operation ends its lanes, or returns to their callers.
+    /// Whether the operation is an exit or a return.
     pub(super) fn is_exit(&self) -> bool {
         matches!(self, Self::Control(Control::Exit {} | Control::Return {}))
     }

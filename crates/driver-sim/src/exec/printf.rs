@@ -5,8 +5,8 @@ use super::access::{Memories, read_element};
 use super::fault::FaultKind;
 use super::program::{Access, Width};
 
-/// The longest string that is read, in bytes.
-const LONGEST: usize = 1 << 12;
+/// The maximum length of a string, in bytes.
+const MAX_STRING_BYTES: usize = 1 << 12;
 
 /// A lane's access to memory by generic addresses.
 pub(super) struct LaneMemory<'m, 'a> {
@@ -32,10 +32,10 @@ impl LaneMemory<'_, '_> {
         Ok(unsafe { read_element(from, bytes as usize, false) })
     }
 
-    /// A string that ends in a zero byte.
+    /// Reads a zero-terminated string.
     pub(super) fn string(&self, address: u64) -> Result<String, LaneFault> {
         let mut bytes = Vec::new();
-        while bytes.len() < LONGEST {
+        while bytes.len() < MAX_STRING_BYTES {
             match self.read(address.wrapping_add(bytes.len() as u64), 1)? as u8 {
                 0 => break,
                 byte => bytes.push(byte),
@@ -44,8 +44,8 @@ impl LaneMemory<'_, '_> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The text of a format with arguments that lie one after the other, each aligned to its size;
-    /// and how many it has.
+    /// Formats a text. The arguments are contiguous, each aligned to its size. Returns the text and
+    /// the number of arguments.
     ///
     /// Source: "Formatted Output" in the CUDA C++ Programming Guide.
     pub(super) fn format(&self, format: u64, arguments: u64) -> Result<(String, u32), LaneFault> {
@@ -63,7 +63,7 @@ impl LaneMemory<'_, '_> {
     }
 }
 
-/// The arguments that are not read yet.
+/// The remaining arguments.
 struct Arguments<'m, 'n, 'a> {
     memory: &'n LaneMemory<'m, 'a>,
     next: u64,
@@ -90,7 +90,7 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// Reads a conversion after its `%`; gives the text after it.
+    /// Parses a conversion after its `%`. Returns the text after it.
     fn parse<'t>(
         text: &'t str,
         arguments: &mut Arguments<'_, '_, '_>,
@@ -132,7 +132,7 @@ impl Conversion {
             's' => {
                 let address = arguments.take(8)?;
                 let text = arguments.memory.string(address)?;
-                text.chars().take(self.precision.unwrap_or(LONGEST)).collect()
+                text.chars().take(self.precision.unwrap_or(MAX_STRING_BYTES)).collect()
             }
             'f' | 'F' | 'e' | 'E' | 'g' | 'G' | 'a' | 'A' => {
                 let value = f64::from_bits(arguments.take(8)?);
@@ -148,7 +148,7 @@ impl Conversion {
         self.flags.contains(flag)
     }
 
-    /// Digits with as many zeros before them as the precision asks.
+    /// Pads digits with leading zeros to the precision.
     fn digits(&self, digits: String) -> String {
         let wanted = self.precision.unwrap_or(0);
         format!("{}{digits}", "0".repeat(wanted.saturating_sub(digits.len())))
@@ -168,7 +168,7 @@ impl Conversion {
         if self.kind.is_uppercase() { text.to_uppercase() } else { text }
     }
 
-    /// A number that is not negative.
+    /// Formats a non-negative number.
     fn float(&self, value: f64) -> String {
         if !value.is_finite() {
             return if value.is_nan() { "nan" } else { "inf" }.to_owned();
@@ -182,7 +182,7 @@ impl Conversion {
         }
     }
 
-    /// `%g`: as `%e` for small and large numbers, else as `%f`; without zeros at the end.
+    /// `%g`: like `%e` for small and large numbers, else like `%f`; without trailing zeros.
     fn general(&self, value: f64, precision: usize) -> String {
         let text = exponential(value, precision - 1);
         let exponent = text.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
@@ -226,11 +226,11 @@ fn number<'t>(
 ) -> Result<(Option<usize>, &'t str), LaneFault> {
     if let Some(rest) = text.strip_prefix('*') {
         let value = arguments.take(4)? as i32;
-        return Ok((Some(usize::try_from(value).unwrap_or(0).min(LONGEST)), rest));
+        return Ok((Some(usize::try_from(value).unwrap_or(0).min(MAX_STRING_BYTES)), rest));
     }
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - rest.len()];
-    Ok((digits.parse().ok().map(|width: usize| width.min(LONGEST)), rest))
+    Ok((digits.parse().ok().map(|width: usize| width.min(MAX_STRING_BYTES)), rest))
 }
 
 /// `1.5e+02`
@@ -243,7 +243,7 @@ fn exponential(value: f64, precision: usize) -> String {
 }
 
 impl FaultKind {
-    /// The failed assertion that the arguments of `__assertfail` describe.
+    /// Creates the fault of a failed assertion from the arguments of `__assertfail`.
     pub(super) fn assertion(
         memory: &LaneMemory<'_, '_>,
         (message, file, line, function): (u64, u64, u32, u64),

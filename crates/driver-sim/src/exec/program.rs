@@ -2,9 +2,8 @@
 //!
 //! The registers of a warp are one file of bytes. A 32-bit register of all 32 lanes is a slot of
 //! 128 bytes, a 64-bit register one of 256, a predicate one of 4 with a bit for each lane.
-//! Constants and special registers are slots that are filled before the warp starts, so that every
-//! operand of every instruction is the offset of a slot and the interpreter never checks the kind
-//! of an operand.
+//! Constants and special registers are slots that are filled before the warp starts. So every
+//! operand is the offset of a slot, and the interpreter never checks the kind of an operand.
 
 use std::sync::Arc;
 
@@ -19,25 +18,25 @@ use super::operation::Instruction;
 use super::registers::Offset;
 use super::warpgroup::Warpgroup;
 
-/// The number of the barrier of a cluster, which no barrier of a block has.
+/// The number of the cluster barrier, distinct from all barriers of a block.
 pub(super) const CLUSTER_BARRIER: u32 = u32::MAX;
 
-/// The number of the barrier of a grid.
+/// The number of the grid barrier.
 pub(super) const GRID_BARRIER: u32 = CLUSTER_BARRIER - 1;
 
-/// What `cudaCGGetIntrinsicHandle` returns for the grid of a cooperative launch. On hardware it is
-/// an address that means nothing to programs.
+/// The result of `cudaCGGetIntrinsicHandle` for the grid of a cooperative launch. On hardware it is
+/// an opaque address.
 pub(super) const GRID_HANDLE: u64 = 0x6772_6964;
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
 
-/// How wide a slot is.
+/// The width of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Width {
     /// One bit for each lane.
     Predicate,
-    /// 32 bits for each lane; 16-bit values are in the lower half, with anything above.
+    /// 32 bits for each lane; 16-bit values are in the lower half; the upper half is undefined.
     Word,
     /// 64 bits for each lane.
     Double,
@@ -63,11 +62,11 @@ pub(super) struct Access {
     pub(super) bytes: u32,
     /// Number of elements.
     pub(super) count: u32,
-    /// Whether a loaded element is extended by its sign.
+    /// Whether a loaded element is sign-extended.
     pub(super) signed: bool,
-    /// How wide the value registers are.
+    /// The width of the value registers.
     pub(super) value: Width,
-    /// How wide the address register is.
+    /// The width of the address register.
     pub(super) address: Width,
     /// Bytes added to the address.
     pub(super) offset: i64,
@@ -97,24 +96,24 @@ pub(super) enum AtomicOperation {
 /// An atomic instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Atomic {
-    /// Where and how wide.
+    /// The memory access.
     pub(super) access: Access,
     /// The operation.
     pub(super) operation: AtomicOperation,
 }
 
-/// A function of one lane and the widths of its registers.
+/// A per-lane function and the widths of its registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneOperation {
     /// The function.
     pub(super) function: LaneFunction,
     /// Width of the result.
     pub(super) result: Width,
-    /// Widths of the operands; of those that do not exist any.
+    /// Widths of the operands; arbitrary for absent operands.
     pub(super) operands: [Width; 4],
 }
 
-/// Where an instruction comes from.
+/// The statement that an instruction comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Site {
     /// 0 for the kernel, otherwise one more than the index of the function.
@@ -132,20 +131,20 @@ pub(super) enum Preset {
     Shared(u64, Width),
     /// A special register.
     Special(Special),
-    /// The address of the frame of the function that runs, which calls and returns write.
+    /// The address of the running function's frame, which calls and returns write.
     FramePointer,
     /// The bytes of the frame of a region while decoding; afterwards it is a constant.
     FrameEnd(u32),
 }
 
-/// A kernel that is ready to be launched.
+/// A decoded kernel, ready to launch.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The module without its entries, for the names of its variables.
     pub(super) module: Arc<Module>,
     pub(super) entry: Arc<Entry>,
     pub(super) code: Vec<Instruction>,
-    /// For each instruction the statement that it comes from.
+    /// The statement of each instruction.
     pub(super) sites: Vec<Site>,
     pub(super) accesses: Vec<Access>,
     pub(super) atomics: Vec<Atomic>,
@@ -154,9 +153,9 @@ pub struct Program {
     pub(super) matrices: Vec<Matrix>,
     pub(super) warpgroups: Vec<Warpgroup>,
     pub(super) bulk: Vec<BulkInstruction>,
-    /// Offsets of the slots that are filled in advance.
+    /// Offsets of the preset slots.
     pub(super) presets: Vec<(Preset, Offset)>,
-    /// Offset and bytes of registers that may be read before they are written.
+    /// Offset and size of registers that may be read before they are written.
     pub(super) exposed: Vec<(Offset, u32)>,
     /// Bytes of the slots that hold registers; the presets follow.
     pub(super) register_bytes: u32,
@@ -172,7 +171,7 @@ pub struct Program {
     pub(super) calls: Option<Box<Calls>>,
     /// Offset and size of each parameter, and the size of the parameter block.
     pub(super) parameters: (Vec<(u32, u32)>, u32),
-    /// Whether blocks may communicate, so that their order must be fixed.
+    /// Whether blocks may communicate, which requires a fixed order.
     pub(super) communicates: bool,
 }
 
@@ -182,12 +181,12 @@ impl Program {
         &self.entry.name
     }
 
-    /// The kernel as it was decoded.
+    /// The decoded entry.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The kernel, or the function that a site is in.
+    /// The kernel or function that contains a site.
     pub(super) fn code_of(&self, site: Site) -> &Entry {
         let function = site.code.checked_sub(1);
         let function = function.and_then(|index| self.module.functions.get(index as usize));
@@ -219,7 +218,7 @@ impl Program {
         self.local_bytes
     }
 
-    /// Maximum live registers of 32 bits: the number that a good compiler would need.
+    /// Maximum number of live 32-bit registers: an estimate of what a good compiler allocates.
     pub fn registers(&self) -> u32 {
         (self.register_bytes / Width::Word.bytes()).max(1)
     }

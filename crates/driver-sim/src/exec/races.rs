@@ -1,13 +1,13 @@
-//! Races between threads: two accesses to the same byte, at least one of which writes, that nothing
-//! orders.
+//! Detection of races between threads: two unordered accesses to the same byte, at least one of
+//! them a write.
 //!
 //! This is the vector-clock algorithm. Every warp has a clock that advances at synchronization, and
-//! knows up to which clock of every other warp all accesses happened before. A barrier joins the
-//! clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are not
-//! ordered either. Atomics and other strong accesses do not race with each other; a thread that
-//! reads a strong write acquires the clocks of the writer. Placement of fences is not checked.
-//! Strong accesses to global memory and the barrier of a grid order blocks; the barrier of a
-//! cluster does not.
+//! a vector of the clocks of other warps up to which all accesses happened before. A barrier joins
+//! the clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are
+//! not ordered either. Atomics and other strong accesses do not race with each other; a thread that
+//! reads a strong write acquires the clocks of the writer. The placement of fences is not checked.
+//! Strong accesses to global memory and the grid barrier order blocks; the cluster barrier does
+//! not.
 //!
 //! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
 //! after another. It is off by default.
@@ -37,31 +37,31 @@ pub(super) struct Races<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
     block: u64,
-    /// For each warp the clocks that it knows, its own last.
+    /// The vector clock of each warp, its own clock last.
     clocks: Vec<Vec<u32>>,
     shared: AccessHistory,
     global: Arc<Mutex<AccessHistory>>,
     /// Blocks whose strong writes the block has read.
     known: HashSet<u64>,
     arrived: HashMap<u32, BarrierClock>,
-    /// The joined clocks of the warps that arrived at each barrier in shared memory.
+    /// The joined clocks of the warps that arrived at each mbarrier.
     released: HashMap<u64, Vec<u32>>,
 }
 
 /// One access of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneAccess {
-    /// Shared or global memory; others cannot race.
+    /// Shared or global memory; other spaces cannot race.
     pub(super) space: Space,
-    /// The first byte, and how many there are.
+    /// The first byte, and the number of bytes.
     pub(super) bytes: (u64, u64),
-    /// The warp and the lane.
+    /// The warp.
     pub(super) warp: usize,
     /// The lane.
     pub(super) lane: usize,
     /// The instruction.
     pub(super) pc: u32,
-    /// Whether it is volatile, relaxed or stronger.
+    /// Whether the access is volatile, relaxed or stronger.
     pub(super) strong: bool,
 }
 
@@ -72,7 +72,7 @@ fn join(into: &mut [u32], from: &[u32]) {
 }
 
 impl<'a> Races<'a> {
-    /// Nothing was seen yet.
+    /// Creates a detector without recorded accesses.
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
@@ -91,7 +91,7 @@ impl<'a> Races<'a> {
         }
     }
 
-    /// A block starts.
+    /// Begins a block.
     pub(super) fn start(&mut self, [x, y, z]: [u32; 3], warps: usize) {
         let [nx, ny, _] = self.launch.grid.map(u64::from);
         self.block = u64::from(x) + nx * (u64::from(y) + ny * u64::from(z));
@@ -102,12 +102,12 @@ impl<'a> Races<'a> {
         self.released.clear();
     }
 
-    /// The lanes of a warp have synchronised.
+    /// Records a barrier of the lanes of a warp.
     pub(super) fn warp_barrier(&mut self, warp: usize) {
         self.clocks[warp][warp] += 1;
     }
 
-    /// A warp arrives at a barrier.
+    /// Records the arrival of a warp at a barrier.
     pub(super) fn arrive(&mut self, id: u32, warp: usize) {
         self.clocks[warp][warp] += 1;
         let arrived = &mut self.arrived.entry(id).or_default().0;
@@ -115,26 +115,26 @@ impl<'a> Races<'a> {
         join(arrived, &self.clocks[warp]);
     }
 
-    /// A barrier lets a warp go.
+    /// Records that a barrier releases a warp.
     pub(super) fn release(&mut self, id: u32, warp: usize) {
         if let Some(BarrierClock(clocks)) = self.arrived.get(&id) {
             join(&mut self.clocks[warp], clocks);
         }
     }
 
-    /// A barrier has let all go that waited.
+    /// Records that a barrier has released all waiting warps.
     pub(super) fn open(&mut self, id: u32) {
         self.arrived.remove(&id);
     }
 
-    /// All blocks have met, so that nothing that was seen races with what follows.
+    /// Records a grid barrier: earlier accesses do not race with later ones.
     pub(super) fn forget_blocks(&mut self) {
         self.known.clear();
         let mut seen = self.global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *seen = AccessHistory::default();
     }
 
-    /// A warp arrives at the barrier in shared memory at `address`, or a copy that it has issued
+    /// Records that a warp arrives at the mbarrier at `address`, or that a copy of the warp
     /// completes there.
     pub(super) fn release_at(&mut self, address: u64, warp: usize) {
         self.clocks[warp][warp] += 1;
@@ -143,14 +143,14 @@ impl<'a> Races<'a> {
         join(released, &self.clocks[warp]);
     }
 
-    /// A warp has seen that a phase of the barrier in shared memory at `address` is complete.
+    /// Records that a warp has observed the completion of a phase of the mbarrier at `address`.
     pub(super) fn acquire_at(&mut self, address: u64, warp: usize) {
         if let Some(clocks) = self.released.get(&address) {
             join(&mut self.clocks[warp], clocks);
         }
     }
 
-    /// An access happens.
+    /// Records an access and reports a race.
     pub(super) fn see(&mut self, sight: &LaneAccess, kind: AccessKind) -> Result<(), FaultKind> {
         let found = match sight.space {
             Space::Shared => {
@@ -172,7 +172,7 @@ impl<'a> Races<'a> {
         Err(FaultKind::Race { address, space: sight.space, this, that, other })
     }
 
-    /// Records the access. Returns the first byte of a race, and the other access.
+    /// Records an access. Returns the first byte of a race, and the other access.
     fn see_in(
         &mut self,
         seen: &mut AccessHistory,
@@ -204,7 +204,7 @@ impl<'a> Races<'a> {
         None
     }
 
-    /// Whether nothing orders two accesses.
+    /// Whether two accesses are unordered.
     fn races(&self, stamp: &AccessStamp, other: &AccessStamp) -> bool {
         if other.is_by_same_thread(stamp) || other.strong && stamp.strong {
             return false;
@@ -245,7 +245,7 @@ impl<'a> Races<'a> {
 }
 
 impl Program {
-    /// The same program with all accesses lane by lane, so that each is seen.
+    /// The program with all accesses lane by lane, so the detector observes each.
     pub(super) fn lane_by_lane(&self) -> Self {
         let mut program = self.clone();
         for instruction in &mut program.code {

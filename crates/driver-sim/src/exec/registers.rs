@@ -1,10 +1,10 @@
-//! The register file of a warp, and functions applied to its lanes.
+//! The register file of a warp, and operations on its lanes.
 //!
 //! A register of 32 bits is an array of 32 lanes (128 bytes), a register of 64 bits one of 256
 //! bytes, and a predicate four bytes with one bit per lane. Everything here is inlined into the
-//! interpreter, which is compiled once per set of vector instructions, so that a loop over lanes
-//! becomes a few vector instructions. Operands are copied out before the result is written, because
-//! a register may be both operand and result.
+//! interpreter, which is compiled once per vector instruction set, so a loop over lanes becomes a
+//! few vector instructions. Operands are copied before the result is written, because a register
+//! may be both operand and result.
 
 use super::program::{LANES, Width};
 
@@ -27,7 +27,7 @@ impl RegisterFile {
     /// The offset must come from decoding and belong to a register of `Lanes<T>` in this file.
     #[inline(always)]
     pub(super) unsafe fn pointer<T>(self, register: Offset) -> *mut Lanes<T> {
-        // SAFETY: the offset is inside of the file by the contract.
+        // SAFETY: the offset is inside the file by the contract.
         unsafe { self.0.add(register.0 as usize).cast() }
     }
 
@@ -135,7 +135,7 @@ macro_rules! map {
         ///
         /// # Safety
         ///
-        /// The registers must be as wide as the types of the function, as decoding makes them.
+        /// The registers must be as wide as the types of the function, which decoding ensures.
         #[inline(always)]
         pub(super) unsafe fn $name<$($ty: Copy,)+ R: Copy + Default>(
             self,
@@ -147,7 +147,7 @@ macro_rules! map {
             // SAFETY: by the contract.
             unsafe {
                 $(let $operand = file.read::<$ty>($operand);)+
-                // Two copies of the loop, so that the common one stores without blending.
+                // Two copies of the loop: with all lanes active, the store needs no blend.
                 if self.mask == u32::MAX {
                     let mut result = [R::default(); LANES];
                     for lane in 0..LANES {
@@ -189,8 +189,8 @@ impl ActiveLanes {
         lanes_of(self.mask)
     }
 
-    /// The mask, for a loop over lanes some of which are inactive. The optimizer must not see
-    /// where it comes from: it would expand the mask to vectors before every instruction.
+    /// The mask, for a loop over partially active lanes. It is opaque to the optimizer, which would
+    /// otherwise expand the mask to vectors before every instruction.
     #[inline(always)]
     pub(super) fn partial_mask(self) -> u32 {
         std::hint::black_box(self.mask)
@@ -280,7 +280,7 @@ impl ActiveLanes {
     }
 }
 
-/// All ones if a predicate must be inverted.
+/// All ones if `inverted`, else 0.
 #[inline(always)]
 pub(super) fn invert(inverted: bool) -> u32 {
     if inverted { u32::MAX } else { 0 }

@@ -1,9 +1,9 @@
 //! Rounding other than to nearest.
 //!
 //! Every function starts from the result rounded to nearest, compares it with the exact result, and
-//! moves to the neighbour if the mode requires it. `f64` holds
-//! the product of two `f32` exactly, and the exact error of a sum of two `f64` is known (Knuth's
-//! two-sum), so that the side is never guessed.
+//! moves to the neighbour if the mode requires it. `f64` holds the product of two `f32` exactly,
+//! and the exact error of a sum of two `f64` is known (Knuth's two-sum), so the direction is always
+//! exact.
 
 use std::cmp::Ordering;
 
@@ -22,8 +22,8 @@ pub(super) enum Rounding {
 }
 
 impl Rounding {
-    /// How to move from a result rounded to nearest: −1 down, 0 not, 1 up. `exact` is the exact
-    /// result compared with the rounded one, and `negative` the sign of the rounded one.
+    /// The step from the result rounded to nearest: −1 is down, 0 none, 1 up. `exact` compares the
+    /// exact result with the rounded one, whose sign is `negative`.
     pub(super) fn step(self, exact: Ordering, negative: bool) -> i32 {
         match (self, exact) {
             (Self::Nearest, _) | (_, Ordering::Equal) => 0,
@@ -52,17 +52,17 @@ pub(super) mod directed_f32 {
         left.partial_cmp(&right).unwrap_or(Ordering::Equal)
     }
 
-    /// `exact`, whose rounding to nearest is `nearest`.
+    /// Rounds `exact`, whose rounding to nearest is `nearest`.
     pub(in super::super) fn exact(exact: f64, nearest: f32, rounding: Rounding) -> f32 {
         if nearest == 0.0 && exact != 0.0 {
-            // A zero from underflow has a neighbour that `next_up` would find on one side only.
+            // The zero of an underflow must have the sign of the exact result.
             let signed = 0.0f32.copysign(exact as f32);
             return adjust(signed, side(exact, 0.0), rounding);
         }
         adjust(nearest, side(exact, f64::from(nearest)), rounding)
     }
 
-    /// `left + right`, whose rounding to nearest is `nearest`.
+    /// Rounds `left + right`, whose rounding to nearest is `nearest`.
     pub(in super::super) fn sum(left: f64, right: f32, nearest: f32, rounding: Rounding) -> f32 {
         let right = f64::from(right);
         let total = left + right;
@@ -87,8 +87,8 @@ pub(super) mod directed_f32 {
         if nearest.is_nan() || left.is_infinite() || right.is_infinite() || right == 0.0 {
             return nearest;
         }
-        // The quotient of two f32 is an f32 only if it is exact in f64, too, and two different
-        // quotients near an f32 are further apart than f64 is wide.
+        // A quotient of two f32 that is an f32 is exact in f64, and any other quotient differs from
+        // an f32 by more than the precision of f64.
         let wide = f64::from(left) / f64::from(right);
         exact(wide, nearest, rounding)
     }
@@ -108,7 +108,7 @@ pub(super) mod directed_f32 {
 /// A binary floating-point format narrower than `f64`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
-    /// Bits of the mantissa that are stored.
+    /// Stored bits of the mantissa.
     mantissa: u32,
     /// Bits of the exponent.
     exponent: u32,
@@ -127,7 +127,7 @@ impl Format {
     /// `f32`.
     pub(super) const F32: Self = Self { mantissa: 23, exponent: 8 };
 
-    /// Rounds `value` to the format. A NaN gives the canonical NaN, all mantissa bits set.
+    /// Rounds `value` to the format. A NaN becomes the canonical NaN, with all mantissa bits set.
     pub(super) fn narrow(self, value: f64, rounding: Rounding) -> u32 {
         let bias = (1i32 << (self.exponent - 1)) - 1;
         let infinity = ((1u32 << self.exponent) - 1) << self.mantissa;
@@ -142,7 +142,7 @@ impl Format {
         let exponent = ((bits >> 52 & 0x7ff) as i32 - 1023).max(-1022);
         let hidden = u64::from(bits >> 52 & 0x7ff != 0) << 52;
         let significand = bits & ((1 << 52) - 1) | hidden;
-        // Below the least normal exponent the unit in the last place stays the same.
+        // Below the minimum normal exponent, the unit in the last place is constant.
         let place = exponent.max(1 - bias);
         let shift = (52 - self.mantissa as i32 + (place - exponent)).min(63) as u32;
         let kept = significand >> shift;
@@ -201,7 +201,7 @@ mod tests {
         let mut state = 3u64;
         for _ in 0..200_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Exponents around the range of f32, so that every case comes up.
+            // Exponents around the range of f32, to cover every case.
             let exponent = 1023 - 160 + (state >> 20) % 300;
             let bits = state & 0x800f_ffff_ffff_ffff | exponent << 52;
             let value = f64::from_bits(bits);

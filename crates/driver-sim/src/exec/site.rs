@@ -1,4 +1,4 @@
-//! Instructions as text, for messages.
+//! Positions and texts of instructions, for messages.
 
 use retrograph_ptx::ast::{Entry, Instruction, Module, Statement};
 
@@ -32,7 +32,7 @@ pub(super) fn site_of(
 
 /// The instruction as PTX, with the names of the entry and the module.
 pub(super) fn text_of(module: &Module, entry: &Entry, instruction: &Instruction) -> String {
-    // The printer prints modules, so one is made whose only instruction is this one.
+    // The printer prints whole modules, so this creates a module with only this instruction.
     let entry = Entry {
         name: entry.name.clone(),
         parameters: entry.parameters.clone(),

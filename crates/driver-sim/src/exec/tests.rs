@@ -32,7 +32,7 @@ fn kernel(body: &str) -> String {
     kernel_with("", body)
 }
 
-/// The same with declarations.
+/// [`kernel`] with declarations.
 fn kernel_with(declarations: &str, body: &str) -> String {
     format!(
         ".version 8.1
@@ -96,7 +96,7 @@ impl Bench {
     }
 }
 
-/// The fault of one block of a kernel with 64 bytes of input.
+/// Runs one block of a kernel with 64 bytes of input and returns its fault.
 fn fault_of(text: &str, block: u32, out_bytes: usize) -> Fault {
     let bench = Bench::new(&[0; 64], out_bytes);
     let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
@@ -112,8 +112,8 @@ fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Runs the kernel over `threads` threads with every interpreter that the host has, checks that
-/// they agree, and returns the output.
+/// Runs the kernel with `threads` threads and every interpreter that the host supports, checks that
+/// the results agree, and returns the output.
 fn run_text(text: &str, threads: u32, input: &[u8], out_bytes: usize) -> Vec<u8> {
     let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
     let outputs: Vec<Vec<u8>> = all()
@@ -131,7 +131,7 @@ fn run_text(text: &str, threads: u32, input: &[u8], out_bytes: usize) -> Vec<u8>
     outputs.into_iter().next().unwrap()
 }
 
-/// For each pair of words in `input` the word that `body` leaves in `%r9`, from `%r7` and `%r8`.
+/// Runs `body` on each pair of words in `%r7` and `%r8`; the results are in `%r9`.
 fn binary(body: &str, input: &[(u32, u32)]) -> Vec<u32> {
     let flat: Vec<u32> = input.iter().flat_map(|&(a, b)| [a, b]).collect();
     let text = kernel(&format!(
@@ -142,15 +142,14 @@ fn binary(body: &str, input: &[(u32, u32)]) -> Vec<u32> {
     words(&run_text(&text, input.len() as u32, &bytes_of(&flat), 4 * input.len()))
 }
 
-/// The same on floats, from `%f7` and `%f8` to `%f9`, as bits.
+/// Runs `body` on each pair of floats in `%f7` and `%f8`; the results are in `%f9`, as bits.
 fn binary_f32(body: &str, input: &[(f32, f32)]) -> Vec<u32> {
     let bits: Vec<(u32, u32)> = input.iter().map(|(a, b)| (a.to_bits(), b.to_bits())).collect();
     let body = format!("mov.b32 %f7, %r7; mov.b32 %f8, %r8; {body} mov.b32 %r9, %f9;");
     binary(&body, &bits)
 }
 
-/// For each pair of doublewords in `input` the one that `body` leaves in `%rd9`, from `%rd7` and
-/// `%rd8`.
+/// Runs `body` on each pair of 64-bit words in `%rd7` and `%rd8`; the results are in `%rd9`.
 fn binary_wide(body: &str, input: &[(u64, u64)]) -> Vec<u64> {
     let flat: Vec<u8> =
         input.iter().flat_map(|(a, b)| [a.to_le_bytes(), b.to_le_bytes()]).flatten().collect();

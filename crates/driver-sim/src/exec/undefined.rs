@@ -1,4 +1,4 @@
-//! Undefined behaviour of the PTX ISA at which the executor stops a kernel.
+//! Undefined behaviour of the PTX ISA that the executor detects.
 
 use retrograph_ptx::ast::{Space, Type};
 
@@ -23,10 +23,10 @@ pub enum Undefined {
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]
     BranchIndex,
-    /// A call through a pointer to something else than a function of the module.
+    /// A call through a pointer that is not the address of a function of the module.
     #[error("a call of an address that is not the address of a function of this module")]
     CallTarget,
-    /// `free` of something that `malloc` has not returned, or that was freed.
+    /// `free` of an address that `malloc` has not returned, or that is already free.
     #[error("free of an address that is not a block of malloc, or was freed before")]
     Freed,
     /// Calls are nested too deeply for the stack of a thread.
@@ -35,7 +35,7 @@ pub enum Undefined {
     /// The membermasks of a warp operation differ.
     #[error("the lanes of a warp operation have different membermasks")]
     MembermasksDiffer,
-    /// A lane outside of the membermask executes a warp operation.
+    /// A lane outside the membermask executes a warp operation.
     #[error("a lane executes a warp operation whose membermask lacks it")]
     NotAMember,
     /// A lane of the membermask does not execute a warp operation.
@@ -44,10 +44,10 @@ pub enum Undefined {
     /// A shuffle reads an inactive lane.
     #[error("a shuffle reads a lane that does not execute it")]
     ShuffleSource,
-    /// A matrix instruction in a part of a warp.
+    /// A matrix instruction that not all lanes of the warp execute.
     #[error("not all lanes of a warp execute a matrix instruction")]
     PartialMatrix,
-    /// A `wgmma` instruction in a part of a warp.
+    /// A `wgmma` instruction that not all lanes of the warp execute.
     #[error("not all lanes of a warp execute a wgmma instruction")]
     PartialWgmma,
     /// The address or leading dimension of `wmma.load` or `wmma.store` differs between lanes.
@@ -62,10 +62,10 @@ pub enum Undefined {
     /// The matrix descriptors of `wgmma.mma_async` differ between threads.
     #[error("the threads of a warp have different matrix descriptors")]
     DescriptorsDiffer,
-    /// A matrix descriptor without the 128-byte swizzle, the only one that the simulator has.
+    /// A matrix descriptor without the 128-byte swizzle, the only supported one.
     #[error("a matrix descriptor without the 128-byte swizzle")]
     Swizzle,
-    /// A matrix descriptor whose rows of eight are not aligned.
+    /// A matrix descriptor whose groups of eight rows are not aligned.
     #[error("a matrix descriptor whose lines do not start at multiples of 1024 bytes")]
     DescriptorAlignment,
     /// `wgmma.mma_async` with accumulators that were accessed after the last `wgmma.fence`.
@@ -183,7 +183,7 @@ pub enum ProxyMisuse {
         /// The parity.
         parity: u64,
     },
-    /// An address operand outside of shared memory.
+    /// An address operand outside shared memory.
     #[error("the address {address:#x} is in .{space} memory")]
     NotShared {
         /// The address.
@@ -242,7 +242,7 @@ pub enum ProxyMisuse {
     /// The block ended before a bulk load.
     #[error("the block ended while this bulk copy to its shared memory is in flight")]
     BlockEnded,
-    /// An element type for which the simulator has no `cp.reduce.async.bulk`.
+    /// An element type without support for `cp.reduce.async.bulk`.
     #[error("the simulator does not add {element} elements")]
     NoAddition {
         /// The element type of the tensor map.
@@ -259,7 +259,7 @@ pub enum ProxyMisuse {
     Map {
         /// The generic address.
         address: u64,
-        /// Why.
+        /// The reason.
         error: TensorMapError,
     },
     /// The number of coordinates differs from the rank of the tensor map.
@@ -295,7 +295,7 @@ pub enum ProxyMisuse {
         /// The block of the mbarrier.
         mbarrier: u32,
     },
-    /// `setmaxnreg` in a part of a warp.
+    /// `setmaxnreg` that not all lanes of the warp execute.
     #[error("not all lanes of a warp execute setmaxnreg")]
     PartialWarp,
     /// `setmaxnreg.inc` to fewer registers, or `setmaxnreg.dec` to more.

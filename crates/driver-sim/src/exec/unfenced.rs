@@ -8,12 +8,12 @@ const PIECE: u64 = 16;
 /// Addresses of shared memory in a block; higher bits are the rank in a cluster.
 const IN_BLOCK: u64 = (1 << 24) - 1;
 
-/// Pieces of shared memory with writes that no `fence.proxy.async` followed.
+/// Pieces of shared memory with unfenced writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unfenced {
-    /// For each piece a mask of the warps that wrote.
+    /// For each piece, a mask of the warps that wrote to it.
     warps: Vec<u32>,
-    /// For each warp the pieces in whose mask it is; some of them may have been forgotten.
+    /// For each warp, the pieces that it wrote to; entries may be stale.
     pieces: Vec<Vec<u32>>,
 }
 
@@ -23,7 +23,7 @@ impl Unfenced {
         (0..self.pieces.len()).for_each(|warp| self.fence(warp));
     }
 
-    /// A warp has written to `bytes` bytes at `address`.
+    /// Records a write of a warp. `bytes` is an address and a size.
     pub(super) fn write(&mut self, warp: usize, bytes: (u64, u64)) {
         let pieces = pieces(bytes);
         if self.warps.len() < pieces.end {
@@ -40,7 +40,7 @@ impl Unfenced {
         }
     }
 
-    /// A warp has executed `fence.proxy.async`.
+    /// Records `fence.proxy.async` of a warp.
     pub(super) fn fence(&mut self, warp: usize) {
         let Some(pieces) = self.pieces.get_mut(warp) else { return };
         for piece in pieces.drain(..) {
@@ -48,7 +48,8 @@ impl Unfenced {
         }
     }
 
-    /// The async proxy has written to `bytes` bytes at `address`.
+    /// Clears the marks of bytes that the async proxy has written. `bytes` is an address and a
+    /// size.
     pub(super) fn forget(&mut self, bytes: (u64, u64)) {
         let pieces = pieces(bytes);
         let end = pieces.end.min(self.warps.len());
@@ -70,7 +71,7 @@ impl Unfenced {
     }
 }
 
-/// The numbers of the pieces of some bytes at an address.
+/// The indices of the pieces of a range.
 fn pieces((address, bytes): (u64, u64)) -> Range<usize> {
     let start = address & IN_BLOCK;
     (start / PIECE) as usize..(start + bytes).div_ceil(PIECE) as usize

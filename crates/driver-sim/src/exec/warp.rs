@@ -1,38 +1,38 @@
-//! The control state of a warp: groups of diverged lanes and the group that runs.
+//! The control state of a warp: groups of diverged lanes and the running group.
 //!
 //! Lanes at the same instruction form a group and run together. The group with the lowest program
 //! counter runs first and merges with the groups that it reaches, which reconverges lanes as early
-//! as possible. Hardware guarantees less: with a seed the group with the highest program counter
-//! runs now and then. It also runs from time to time without a seed, so that spinning lanes cannot
-//! starve the lanes that they wait for.
+//! as possible. Hardware guarantees less, so with a seed the group with the highest program counter
+//! sometimes runs. It also runs from time to time without a seed, so spinning lanes cannot starve
+//! the lanes that they wait for.
 
 use super::async_copy::AsyncCopies;
 use super::block::scramble;
 use super::call_stack::CallStacks;
 use super::warpgroup::Products;
 
-/// Lanes that are at the same instruction.
+/// Lanes at the same instruction.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     pc: u32,
     lanes: u32,
-    /// Waits at a synchronizing instruction for lanes of other groups.
+    /// Whether it waits at a synchronizing instruction for lanes of other groups.
     waits: bool,
-    /// Waits for a barrier in shared memory.
+    /// Whether it waits for an mbarrier.
     parked: bool,
 }
 
 /// The control state of a warp.
 #[derive(Clone, Debug)]
 pub(super) struct Warp {
-    /// The next instruction of the group that runs.
+    /// The next instruction of the running group.
     pub(super) pc: u32,
-    /// The lanes of the group that runs.
+    /// The lanes of the running group.
     pub(super) active: u32,
     /// The lanes that have not exited.
     pub(super) live: u32,
-    /// The next instruction of another group, where [`Warp::regroup`] must be called; `u32::MAX`
-    /// while there is one group.
+    /// The next instruction of another group, at which [`Warp::regroup`] must be called; `u32::MAX`
+    /// if there is one group.
     pub(super) stop: u32,
     /// Copies in flight.
     pub(super) async_copies: AsyncCopies,
@@ -40,11 +40,11 @@ pub(super) struct Warp {
     pub(super) products: Products,
     /// Calls that have not returned.
     pub(super) calls: CallStacks,
-    /// Lanes whose next wait for a barrier in shared memory gives up.
+    /// Lanes whose next wait for an mbarrier gives up.
     pub(super) gives_up: u32,
     groups: Vec<Group>,
     turns: u32,
-    /// Seed of the choice of groups; 0 always chooses the lowest program counter.
+    /// Seed of the selection of groups; 0 selects the lowest program counter.
     order: u64,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Deadlock;
 const FAIRNESS: u32 = 4096;
 
 impl Warp {
-    /// A warp of `lanes`, all at the first instruction.
+    /// Creates a warp of `lanes`, all at the first instruction.
     pub(super) fn new(lanes: u32) -> Self {
         Self {
             pc: 0,
@@ -73,7 +73,7 @@ impl Warp {
         }
     }
 
-    /// Back to the first instruction. `order` varies which of several groups runs.
+    /// Resets the warp to the first instruction. `order` is the seed of the selection of groups.
     pub(super) fn restart(&mut self, lanes: u32, order: u64) {
         self.order = order;
         self.groups.clear();
@@ -84,12 +84,13 @@ impl Warp {
         (self.stop, self.turns, self.gives_up) = (u32::MAX, 0, 0);
     }
 
-    /// Whether all lanes that live run together.
+    /// Whether all live lanes run together.
     pub(super) fn is_converged(&self) -> bool {
         self.active == self.live
     }
 
-    /// The lanes of `taken` go to `target`, the others of the group to the next instruction.
+    /// Moves the lanes of `taken` to `target`, and the other lanes of the group to the next
+    /// instruction.
     pub(super) fn branch(&mut self, taken: u32, target: u32) {
         let rest = self.active & !taken;
         if rest == 0 {
@@ -103,13 +104,13 @@ impl Warp {
             self.pc += 1;
         }
         if !self.groups.is_empty() {
-            // At least the group that runs does not wait, so that this finds one.
+            // The running group does not wait, so this cannot fail.
             let _ = self.regroup();
         }
     }
 
-    /// The lanes of `mask`, which are active, go to their targets, the others of the group to the
-    /// next instruction.
+    /// Moves the lanes of `mask`, which must be active, to their targets, and the other lanes of
+    /// the group to the next instruction.
     pub(super) fn scatter(
         &mut self,
         mask: u32,
@@ -123,7 +124,8 @@ impl Warp {
         self.regroup()
     }
 
-    /// The lanes of `mask`, which are active, end. Afterwards `active` is zero when none is left.
+    /// Ends the lanes of `mask`, which must be active. Afterwards `active` is zero if no lane is
+    /// left.
     pub(super) fn exit(&mut self, mask: u32) -> Result<(), Deadlock> {
         self.live &= !mask;
         self.active &= !mask;
@@ -131,39 +133,39 @@ impl Warp {
             self.pc += 1;
             return Ok(());
         }
-        // Groups that waited for the lanes that ended look again.
+        // Groups that waited for the ended lanes retry.
         for group in &mut self.groups {
             (group.waits, group.parked) = (false, false);
         }
         if self.groups.is_empty() { Ok(()) } else { self.regroup() }
     }
 
-    /// The group that runs waits at its instruction for lanes of other groups.
+    /// Makes the running group wait at its instruction for lanes of other groups.
     pub(super) fn wait(&mut self) -> Result<(), Deadlock> {
         self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: false });
         self.active = 0;
         self.regroup()
     }
 
-    /// The group that runs waits at its instruction for a barrier in shared memory.
+    /// Makes the running group wait at its instruction for an mbarrier.
     pub(super) fn park(&mut self) -> Result<(), Deadlock> {
         self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: true });
         self.active = 0;
         self.regroup()
     }
 
-    /// Whether some lanes wait for a barrier in shared memory.
+    /// Whether some lanes wait for an mbarrier.
     pub(super) fn is_parked(&self) -> bool {
         self.groups.iter().any(|group| group.parked)
     }
 
-    /// The instructions at which lanes wait for a barrier in shared memory.
+    /// The instructions at which lanes wait for an mbarrier.
     pub(super) fn parked_at(&self) -> impl Iterator<Item = u32> {
         self.groups.iter().filter(|group| group.parked).map(|group| group.pc)
     }
 
-    /// Lets lanes that wait for a barrier in shared memory look again; they give up once if the
-    /// barrier has not changed where `gives_up` says so.
+    /// Makes lanes that wait for an mbarrier retry. With `gives_up`, their wait gives up once if
+    /// the mbarrier has not changed.
     pub(super) fn unpark(&mut self, gives_up: bool) {
         for group in self.groups.iter_mut().filter(|group| group.parked) {
             (group.waits, group.parked) = (false, false);
@@ -171,7 +173,7 @@ impl Warp {
                 self.gives_up |= group.lanes;
             }
         }
-        // At least one group was parked, so that this finds one.
+        // At least one group was parked, so this cannot fail.
         let _ = self.regroup();
     }
 
@@ -179,12 +181,12 @@ impl Warp {
         self.groups.push(group);
     }
 
-    /// Merges groups that are at the same instruction and chooses the one that runs.
+    /// Merges groups at the same instruction and selects the group to run.
     pub(super) fn regroup(&mut self) -> Result<(), Deadlock> {
         self.turns = self.turns.wrapping_add(1);
         let ahead = self.turns.is_multiple_of(FAIRNESS) || self.deviates();
         match self.groups[..] {
-            // The common case: two groups meet, and are all.
+            // The common case: the only two groups meet.
             [Group { pc, lanes, .. }] if self.active != 0 && pc == self.pc => {
                 self.groups.clear();
                 self.active |= lanes;
@@ -209,7 +211,7 @@ impl Warp {
         Ok(())
     }
 
-    /// Whether the group with the highest program counter runs now: with a seed, one time in four.
+    /// Whether the group with the highest program counter runs next: with a seed, one time in four.
     fn deviates(&mut self) -> bool {
         if self.order == 0 {
             return false;
@@ -224,7 +226,7 @@ impl Warp {
             let same = next.pc == kept.pc;
             if same {
                 kept.lanes |= next.lanes;
-                // Together they may be all that one of them waited for.
+                // The merged group may contain all lanes that a group waited for.
                 (kept.waits, kept.parked) = (false, false);
             }
             same
@@ -268,7 +270,7 @@ mod tests {
         warp.branch(1, 9);
         let mut ran = false;
         for _ in 0..=FAIRNESS {
-            // The group at 1 branches to itself for ever.
+            // The group at 1 branches to itself forever.
             warp.branch(warp.active, warp.pc);
             ran |= warp.pc == 9;
         }

@@ -1,15 +1,16 @@
-//! `wgmma`: products of matrices in shared memory that complete at their wait.
+//! `wgmma`: matrix products that complete at the wait for them.
 //!
-//! Each of the four warps of a warpgroup computes 16 of the 64 rows. Issuing a product takes its
+//! Each of the four warps of a warpgroup computes 16 of the 64 rows. Issuing a product moves its
 //! accumulators out of their registers, which become poison. The wait that covers the product reads
 //! the matrices and writes the accumulators back. So a missing or early wait, and a stage that is
 //! refilled too early, change results. A matrix in registers is read at the wait as well, and must
 //! not have changed since the product was issued.
 //!
-//! Undefined behaviour that is reported: accumulators and matrices in registers without
-//! `wgmma.fence`, or written while a product is in flight; descriptors that differ among threads or
-//! select another swizzle than 128 bytes; matrices written by a store or `cp.async` without a later
-//! `fence.proxy.async` of the same warp. Atomics and `stmatrix` are not checked for that fence.
+//! Detected undefined behaviour: accumulators and matrices in registers without `wgmma.fence`, or
+//! written while a product is in flight; descriptors that differ between threads; matrices written
+//! by a store or `cp.async` without a later `fence.proxy.async` of the same warp. Atomics and
+//! `stmatrix` are not checked for that fence. A swizzle other than 128 bytes is also reported,
+//! because it is not supported.
 
 mod columns;
 mod input;
@@ -27,7 +28,7 @@ use super::undefined::Undefined;
 use crate::memory::POISON;
 use shared_matrix::SharedMatrix;
 
-/// Rows that a warp computes, and the largest k of a product.
+/// Rows per warp, and the maximum k of a product.
 const ROWS: usize = 16;
 const STEPS: usize = 16;
 /// Registers of matrix a, and of the accumulators of eight columns.
@@ -38,7 +39,7 @@ const WARPS: usize = 4;
 /// A `wgmma` instruction.
 #[derive(Clone, Debug)]
 pub(super) enum Warpgroup {
-    /// `wgmma.fence`, with all registers that hold a matrix a.
+    /// `wgmma.fence`, with all registers of matrices a.
     Fence(Vec<Offset>),
     /// `wgmma.mma_async`.
     Start(Product),
@@ -70,7 +71,7 @@ impl Product {
     }
 }
 
-/// Accumulators that a product in flight has taken from their registers.
+/// Accumulators that a product in flight has moved out of their registers.
 #[derive(Clone, Debug)]
 struct Accumulators {
     registers: Vec<Offset>,
@@ -141,7 +142,7 @@ impl Products {
     ) -> Result<(), LaneFault> {
         let (accumulators, rest) = product.registers.split_at(product.columns / 2);
         let (a, rest) = rest.split_at(product.a_registers());
-        // SAFETY: decoding gave registers of these widths.
+        // SAFETY: decoding ensures the widths of these registers.
         let adds = unsafe { file.predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
             return undefined(Undefined::ScaleDiffers);
@@ -149,7 +150,7 @@ impl Products {
         // SAFETY: by the contract.
         unsafe { self.hold(file, accumulators)? };
         let matrix = |register: Offset, transposed| {
-            // SAFETY: decoding gave the register of a descriptor.
+            // SAFETY: decoding ensures that this is the register of a descriptor.
             let lanes = unsafe { file.read::<u64>(register) };
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
                 return undefined(Undefined::DescriptorsDiffer);
@@ -183,7 +184,7 @@ impl Products {
         Ok(())
     }
 
-    /// Takes accumulators from their registers unless a product in flight already has.
+    /// Moves accumulators out of their registers, unless a product in flight already has.
     ///
     /// # Safety
     ///
@@ -226,7 +227,7 @@ impl Products {
         open: u32,
     ) -> Result<(), LaneFault> {
         let last = self.committed.saturating_sub(open);
-        // Groups are in their order.
+        // Groups are in ascending order.
         let count = self.pending.iter().take_while(|product| product.group < last).count();
         for product in self.pending.drain(..count) {
             let held = self.held.iter_mut().find(|held| held.registers[0] == product.accumulators);

@@ -1,5 +1,5 @@
-//! Loads and stores of words, pairs and quadruples of words in global or shared memory: all lanes
-//! are checked at once and then copied.
+//! Loads and stores of one, two or four words in global or shared memory: checks all lanes
+//! together, then copies.
 
 #![expect(clippy::needless_range_loop, reason = "a lane is an index into several arrays")]
 
@@ -36,8 +36,8 @@ pub(super) unsafe fn addresses<A: Address>(
     all
 }
 
-/// The least and greatest address, and all bits that are set in any. Halves are joined again and
-/// again, which becomes vector instructions; a chain of comparisons would not.
+/// The minimum and maximum address, and the bitwise or of all. A pairwise reduction becomes vector
+/// instructions; a chain of comparisons would not.
 #[inline(always)]
 fn extent<A: Address>(all: &Lanes<A>) -> (u64, u64, u64) {
     let (mut low, mut high, mut bits) = (*all, *all, *all);
@@ -53,7 +53,7 @@ fn extent<A: Address>(all: &Lanes<A>) -> (u64, u64, u64) {
     (low[0].wide(), high[0].wide(), bits[0].wide())
 }
 
-/// Whether lane after lane is `stride` further.
+/// Whether the address increases by `stride` from lane to lane.
 #[inline(always)]
 fn is_contiguous<A: Address>(all: &Lanes<A>, stride: u64) -> bool {
     let mut difference = A::ZERO;
@@ -63,10 +63,10 @@ fn is_contiguous<A: Address>(all: &Lanes<A>, stride: u64) -> bool {
     difference == A::ZERO
 }
 
-/// The addresses of an access of which all lanes are proved to be in bounds.
+/// The addresses of an access, proved in bounds in all lanes.
 struct Checked<A> {
     all: Lanes<A>,
-    /// Where address zero would be. It need not be in any allocation; with an address it is.
+    /// The host address of device address zero. Only its sum with a checked address is valid.
     origin: *mut u8,
 }
 
@@ -76,7 +76,7 @@ impl<A: Address> Checked<A> {
         self.origin.wrapping_add(self.all[lane].wide() as usize)
     }
 
-    /// Checks an access of `N` words in all lanes at once.
+    /// Checks an access of `N` words in all lanes together.
     ///
     /// # Safety
     ///
@@ -141,7 +141,8 @@ impl<A: Address> Checked<A> {
         }
     }
 
-    /// Stores `N` words from each active lane; of lanes with the same address the last one wins.
+    /// Stores `N` words from each active lane. The last of several lanes with the same address
+    /// wins.
     ///
     /// # Safety
     ///
@@ -173,7 +174,7 @@ impl<A: Address> Checked<A> {
     }
 }
 
-/// Rows to columns.
+/// Transposes rows and columns.
 #[inline(always)]
 fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
     #[cfg(target_arch = "x86_64")]
@@ -181,7 +182,7 @@ fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
         use std::arch::x86_64::{
             __m128i, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
         };
-        // SAFETY: both types are 16 bytes of which all are valid, and every x86-64 has SSE2.
+        // SAFETY: both types are 16 bytes, valid for any bits, and every x86-64 has SSE2.
         unsafe {
             let [a, b, c, d] = rows.map(|row| std::mem::transmute::<[u32; 4], __m128i>(row));
             let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
@@ -199,7 +200,7 @@ fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
     std::array::from_fn(|column| std::array::from_fn(|row| rows[row][column]))
 }
 
-/// Loads `N` words in each lane; false if the access needs the path that goes lane by lane.
+/// Loads `N` words in each lane. Returns false if the access needs the lane-by-lane path.
 ///
 /// # Safety
 ///
@@ -224,7 +225,7 @@ pub(super) unsafe fn load_words<const SHARED: bool, const N: usize>(
     }
 }
 
-/// Stores `N` words from each lane; false if the access needs the path that goes lane by lane.
+/// Stores `N` words from each lane. Returns false if the access needs the lane-by-lane path.
 ///
 /// # Safety
 ///

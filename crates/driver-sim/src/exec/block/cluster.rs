@@ -1,4 +1,4 @@
-//! A block as a part of its cluster and its grid.
+//! Interaction of a block with its cluster and its grid.
 
 use super::{BlockFault, BlockRunner};
 use crate::exec::barrier::{BARRIERS, Barriers};
@@ -7,8 +7,8 @@ use crate::exec::fault::FaultKind;
 use crate::exec::program::GRID_BARRIER;
 use crate::exec::undefined::Undefined;
 
-/// The number under which the race detector knows a phase of the barrier of the cluster. The
-/// barrier of the grid has its own number.
+/// The number of a phase of the cluster barrier in the race detector. The grid barrier has its own
+/// number.
 fn races_id(phase: u64) -> u32 {
     BARRIERS.saturating_add(u32::try_from(phase).unwrap_or(u32::MAX))
 }
@@ -33,12 +33,12 @@ impl BlockRunner<'_> {
         self.launch.blocks_per_cluster() == 1
     }
 
-    /// The effects on other blocks since the last call.
+    /// Returns the effects on other blocks since the last call.
     pub(in crate::exec) fn take_messages(&mut self) -> Vec<Message> {
         self.machine.memories.proxy.as_mut().map_or_else(Vec::new, |proxy| proxy.take_messages())
     }
 
-    /// An effect of another block.
+    /// Applies an effect of another block.
     pub(in crate::exec) fn receive(&mut self, message: &Message) -> Result<(), FaultKind> {
         let memories = &mut self.machine.memories;
         let Some(mut proxy) = memories.proxy.take() else { return Ok(()) };
@@ -47,7 +47,7 @@ impl BlockRunner<'_> {
         received
     }
 
-    /// `barrier.cluster` of a warp. Returns whether it can continue at once.
+    /// Executes `barrier.cluster` of a warp. Returns whether it can continue immediately.
     pub(super) fn cluster_barrier(
         &mut self,
         warp: usize,
@@ -70,7 +70,7 @@ impl BlockRunner<'_> {
         Ok(continues)
     }
 
-    /// Opens the barrier of a cluster that is this block alone, if all warps have arrived.
+    /// Opens the barrier of a single-block cluster if all warps have arrived.
     pub(super) fn release_cluster(&mut self) -> bool {
         let opens = self.barriers.has_cluster_arrived() && self.barriers.awaits_cluster();
         if opens {
@@ -79,7 +79,7 @@ impl BlockRunner<'_> {
         opens
     }
 
-    /// All warps of the cluster have arrived at its barrier.
+    /// Opens the cluster barrier, at which all warps of the cluster have arrived.
     pub(in crate::exec) fn open_cluster_barrier(&mut self) {
         let (phase, released) = self.barriers.open_cluster();
         if let Some(races) = &mut self.machine.memories.races {
@@ -87,7 +87,7 @@ impl BlockRunner<'_> {
         }
     }
 
-    /// A warp waits at the barrier of the grid.
+    /// Makes a warp wait at the grid barrier.
     pub(super) fn wait_for_grid(&mut self, warp: usize) {
         self.barriers.wait_grid(warp);
         if let Some(races) = &mut self.machine.memories.races {
@@ -95,7 +95,7 @@ impl BlockRunner<'_> {
         }
     }
 
-    /// All warps of the grid have arrived at its barrier.
+    /// Opens the grid barrier, at which all warps of the grid have arrived.
     pub(in crate::exec) fn open_grid_barrier(&mut self) {
         let released = self.barriers.open_grid();
         if let Some(races) = &mut self.machine.memories.races {

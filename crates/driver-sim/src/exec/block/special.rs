@@ -43,8 +43,8 @@ impl BlockRunner<'_> {
         if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
     }
 
-    /// The value of a special register that is the same for all threads of this block, and not of
-    /// all blocks.
+    /// The value of a special register that is the same for all threads of a block but differs
+    /// between blocks.
     pub(super) fn special_of_block(&self, special: Special) -> Option<u32> {
         use Special as S;
         let ([x, y, z], [cx, cy, cz]) = (self.ctaid, self.launch.cluster);
@@ -63,7 +63,7 @@ impl BlockRunner<'_> {
         })
     }
 
-    /// The value of a special register that is the same for all blocks; others are zero.
+    /// The value of a special register that is the same for all blocks; zero for others.
     fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
         use Special as S;
         let ([nx, ny, nz], [gx, gy, gz]) = (self.launch.block, self.launch.grid);
@@ -92,7 +92,7 @@ impl BlockRunner<'_> {
                 S::TotalSharedSize | S::AggregateSharedSize => {
                     self.launch.shared_bytes + self.machine.program.shared_bytes
                 }
-                // One multiprocessor runs everything.
+                // A single SM runs all blocks.
                 S::NSmId => 1,
                 S::ClusterNctarank => self.launch.blocks_per_cluster(),
                 S::ClusterNctaidX => self.launch.cluster[0],

@@ -4,7 +4,7 @@ use super::{BlockFault, BlockRunner, GivesUp, scramble};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::LANES;
 
-/// How often waits for mbarriers give up before a block counts as deadlocked.
+/// The number of times that waits for mbarriers give up before a block counts as deadlocked.
 const PATIENCE: u32 = 64;
 
 impl BlockRunner<'_> {
@@ -36,8 +36,8 @@ impl BlockRunner<'_> {
         any
     }
 
-    /// Called when no warp can make progress: lands a load, or else lets waits give up if they may.
-    /// Returns whether a warp can continue.
+    /// Called when no warp can make progress: lands a load or, if there is none, makes waits give
+    /// up if allowed. Returns whether a warp can continue.
     pub(super) fn unblock(&mut self, gives_up: GivesUp) -> Result<bool, BlockFault> {
         if self.land()? {
             return Ok(true);
@@ -86,7 +86,7 @@ impl BlockRunner<'_> {
         (warp, pc, list.join("; "))
     }
 
-    /// The fault of a deadlock, reported for the first warp that waits.
+    /// Creates the fault of a deadlock, reported for the first waiting warp.
     pub(in crate::exec) fn stuck(&self) -> BlockFault {
         let waits = |warp| {
             let barriers = &self.barriers;

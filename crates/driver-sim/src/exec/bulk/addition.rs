@@ -1,4 +1,4 @@
-//! Additions of `cp.reduce.async.bulk`.
+//! Element-wise addition of `cp.reduce.async.bulk`.
 
 use retrograph_ptx::ast::Type;
 
@@ -14,7 +14,7 @@ pub(super) fn can_add(element: Type) -> bool {
 ///
 /// # Safety
 ///
-/// `to` must be valid for as many bytes as there are in `from`.
+/// `to` must be valid for writing `from.len()` bytes.
 pub(super) unsafe fn add(element: Type, to: *mut u8, from: &[u8]) {
     let size = element.size() as usize;
     for (index, one) in from.chunks_exact(size).enumerate() {

@@ -1,7 +1,7 @@
 //! Shared memory of other blocks of the cluster.
 //!
-//! As on hardware, an address in shared memory has the rank of its block from bit 24 on, also one
-//! of the block itself.
+//! As on hardware, a shared-memory address holds the rank of its block from bit 24 on, including
+//! addresses of the block itself.
 
 use super::copies::Issuer;
 use super::extent::Extent;
@@ -19,7 +19,7 @@ pub(in crate::exec) fn shared_base(rank: u32) -> u64 {
     u64::from(rank) << ADDRESS_BITS
 }
 
-/// The address in the block `rank` at the offset of `address` in its own.
+/// The address in block `rank` with the same offset as `address` in its block.
 fn in_block(rank: u32, address: u64) -> u64 {
     shared_base(rank) + (address & ((1 << ADDRESS_BITS) - 1))
 }
@@ -59,7 +59,7 @@ impl ClusterPosition {
         Ok(rank)
     }
 
-    /// The blocks of a mask.
+    /// The blocks in a mask.
     pub(super) fn blocks_of(self, mask: u64) -> Result<impl Iterator<Item = u32>, FaultKind> {
         let mask = mask as u16;
         if mask != 0 {
@@ -72,7 +72,7 @@ impl ClusterPosition {
 /// An effect on another block of the cluster.
 #[derive(Clone, Debug)]
 pub(in crate::exec) struct Message {
-    /// The block that it is for.
+    /// The rank of the affected block.
     pub(in crate::exec) rank: u32,
     pub(in crate::exec) issuer: Issuer,
     pub(super) effect: Effect,
@@ -82,19 +82,19 @@ pub(in crate::exec) struct Message {
 pub(super) enum Effect {
     /// An arrival at the mbarrier at an address.
     Arrive { address: u64, arrival: Arrival },
-    /// Bytes are added to the transaction count of the mbarrier at an address.
+    /// An addition to the transaction count of the mbarrier at an address.
     CountBytes { address: u64, bytes: i64 },
     /// A load to shared memory.
     Load { shared: u64, extent: Extent, mbarrier: u64 },
 }
 
 impl AsyncProxy {
-    /// The effects on other blocks since the last call.
+    /// Returns the effects on other blocks since the last call.
     pub(in crate::exec) fn take_messages(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.messages)
     }
 
-    /// An effect of another block.
+    /// Applies an effect of another block.
     pub(in crate::exec) fn receive(
         &mut self,
         memories: &mut Memories<'_>,
@@ -115,7 +115,7 @@ impl AsyncProxy {
         Ok(())
     }
 
-    /// Starts a load to the blocks of `mask`, or without one to the block of the address `shared`.
+    /// Starts a load to the blocks of `mask`; without a mask, to the block of the address `shared`.
     pub(super) fn load_to_blocks(
         &mut self,
         memories: &mut Memories<'_>,

@@ -1,8 +1,8 @@
 //! Bulk copies in flight.
 //!
-//! A load poisons its target when it is issued and lands when no warp can go on without it, or at
-//! random with a seed. A store reads its source at the wait that covers it, and writes its target
-//! at the wait for its completion or when its thread exits.
+//! A load poisons its destination when it is issued and lands when no warp can continue without it,
+//! or at random with a seed. A store reads its source at the wait that covers it, and writes its
+//! destination at the wait for its completion or when its thread exits.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ use crate::exec::program::LANES;
 use crate::exec::undefined::ProxyMisuse;
 use crate::memory::{POISON, fill_host};
 
-/// Which thread issued a copy, and with which instruction.
+/// The thread and the instruction that issued a copy.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exec) struct Issuer {
     pub(super) warp: usize,
     pub(super) lane: u32,
     pub(super) pc: u32,
-    /// Whether the thread is one of another block of the cluster.
+    /// Whether the thread belongs to another block of the cluster.
     pub(super) is_peer: bool,
 }
 
@@ -47,12 +47,12 @@ struct Store {
     group: u32,
     shared: u64,
     extent: Extent,
-    /// The bytes of the source, once they were read.
+    /// The bytes of the source, once read.
     read: Option<Vec<u8>>,
     adds: bool,
 }
 
-/// A load that has landed: where its bytes count, and how many there are.
+/// A load that has landed: the mbarrier that counts its bytes, and their number.
 pub(super) struct Landed {
     pub(super) mbarrier: u64,
     pub(super) bytes: u64,
@@ -64,7 +64,7 @@ pub(super) struct Landed {
 pub(super) struct Copies {
     loads: Vec<Load>,
     stores: Vec<Store>,
-    /// Groups of stores that each thread has committed.
+    /// The number of groups of stores that each thread has committed.
     committed: Vec<u32>,
 }
 
@@ -77,12 +77,12 @@ impl Copies {
         self.committed.resize(threads, 0);
     }
 
-    /// The thread of a load in flight, if there is one.
+    /// The issuer of a load in flight, if there is one.
     pub(super) fn first_load(&self) -> Option<Issuer> {
         self.loads.first().map(|load| load.issuer)
     }
 
-    /// Whether shared memory may be accessed by threads.
+    /// Checks that threads may access shared memory.
     pub(super) fn check(&self, bytes: &Range<u64>, writes: bool) -> Result<(), FaultKind> {
         for load in &self.loads {
             let target = range(load.shared, &load.extent);
@@ -131,7 +131,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Lands one of the loads in flight; which one `seed` decides.
+    /// Lands one of the loads in flight, selected by `seed`.
     pub(super) fn land(
         &mut self,
         memories: &mut Memories<'_>,
@@ -140,7 +140,7 @@ impl Copies {
         if self.loads.is_empty() {
             return Ok(None);
         }
-        // The last one first, so that copies land in another order than they were issued.
+        // The last load first, so loads land in another order than they were issued.
         let index = self.loads.len() - 1 - (seed % self.loads.len() as u64) as usize;
         let Load { issuer, shared, extent, mbarrier } = self.loads.remove(index);
         for piece in extent.pieces(shared) {
@@ -184,8 +184,8 @@ impl Copies {
         self.committed[thread] += 1;
     }
 
-    /// The thread waits until all of its groups but the last `open` have read their sources, or are
-    /// complete. With `None` all of its stores are, committed or not.
+    /// Completes all groups of the thread except the last `open`, or only reads their sources. With
+    /// `None`, completes all of its stores, committed or not.
     pub(super) fn wait(
         &mut self,
         memories: &Memories<'_>,
@@ -208,7 +208,7 @@ impl Copies {
 }
 
 impl Store {
-    /// Reads the source, and writes the target unless the store is to read only.
+    /// Reads the source, and writes the destination unless `read_only`.
     fn advance(&mut self, memories: &Memories<'_>, read_only: bool) -> Result<(), FaultKind> {
         let pieces = self.extent.pieces(self.shared);
         if self.read.is_none() {
@@ -227,7 +227,7 @@ impl Store {
             }
             let to = memories.global_bytes(piece.global, piece.bytes)?;
             let inside = &bytes[piece.before as usize..][..piece.bytes as usize];
-            // SAFETY: `global_bytes` proved the bytes, which no reference covers.
+            // SAFETY: `global_bytes` proved the bytes, to which no reference exists.
             unsafe {
                 match &self.extent {
                     Extent::Tensor { map, .. } if self.adds => add(map.element, to, inside),

@@ -1,4 +1,4 @@
-//! The extent of a bulk copy: a run of bytes, or a box of a tensor.
+//! The extent of a bulk copy: contiguous bytes, or a box of a tensor.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::tensor_map::{MOST_DIMENSIONS, TensorMap};
 /// The extent of a copy.
 #[derive(Clone, Debug)]
 pub(super) enum Extent {
-    /// `bytes` bytes of global memory that start at `global`.
+    /// `bytes` bytes of global memory from `global` on.
     Run { global: u64, bytes: u64 },
     /// A box of a tensor.
     Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },

@@ -23,7 +23,7 @@ impl Memories<'_> {
         let inside = address.checked_sub(self.shared.base);
         let end = address.checked_add(bytes).filter(|&end| end <= self.shared.end);
         match inside.zip(end) {
-            // SAFETY: the bytes are inside of shared memory.
+            // SAFETY: the bytes are inside shared memory.
             Some((inside, _)) => Ok(unsafe { self.shared.host.add(inside as usize) }),
             None => {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -41,7 +41,7 @@ impl Memories<'_> {
         }
         let inside = (span.base..span.end).contains(&address) && bytes <= span.end - address;
         match inside.then_some(span) {
-            // SAFETY: the bytes are inside of the allocation.
+            // SAFETY: the bytes are inside the allocation.
             Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
             None => {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -50,7 +50,7 @@ impl Memories<'_> {
         }
     }
 
-    /// Reports that a thread accesses shared memory, in programs with bulk copies.
+    /// Checks a thread's access to shared memory, in programs with bulk copies.
     pub(in crate::exec) fn check_async(
         &self,
         space: Option<Space>,

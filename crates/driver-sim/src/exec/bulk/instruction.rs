@@ -16,7 +16,7 @@ pub(in crate::exec) enum Kind {
     Init,
     /// `mbarrier.inval`: address.
     Invalidate,
-    /// `mbarrier.arrive`: address, arrivals, bytes that are expected.
+    /// `mbarrier.arrive`: address, arrivals, expected bytes.
     Arrive {
         /// Whether the arrival may complete the phase.
         completes: bool,
@@ -25,31 +25,33 @@ pub(in crate::exec) enum Kind {
     },
     /// `mbarrier.expect_tx` and `mbarrier.complete_tx`: address, bytes.
     CountBytes {
-        /// Whether the bytes are expected; otherwise they have come.
+        /// Whether this is `expect_tx`; otherwise `complete_tx`.
         expected: bool,
     },
     /// `mbarrier.try_wait` and `mbarrier.test_wait`: address, phase or its parity.
     Wait {
-        /// Whether it is a parity.
+        /// Whether the operand is a parity.
         parity: bool,
     },
     /// `fence.mbarrier_init`.
     Fence,
-    /// A load of a run of bytes: target, source, bytes, barrier, and with multicast the blocks.
+    /// A load of contiguous bytes: destination, source, bytes, mbarrier, and with multicast the
+    /// block mask.
     LoadRun {
         /// Whether it loads to several blocks of the cluster.
         multicast: bool,
     },
-    /// A store of a run of bytes: target, source, bytes.
+    /// A store of contiguous bytes: destination, source, bytes.
     StoreRun,
-    /// A load of a box: target, tensor map, barrier, coordinates, and with multicast the blocks.
+    /// A load of a box: destination, tensor map, mbarrier, coordinates, and with multicast the
+    /// block mask.
     LoadBox {
         /// Whether it loads to several blocks of the cluster.
         multicast: bool,
     },
     /// A store of a box: source, tensor map, coordinates.
     StoreBox {
-        /// Whether it adds to the target.
+        /// Whether it adds to the destination.
         adds: bool,
     },
     /// `cp.async.bulk.commit_group`.
@@ -63,22 +65,22 @@ pub(in crate::exec) enum Kind {
     },
     /// `setmaxnreg`.
     Registers {
-        /// How many each thread has afterwards.
+        /// Registers of each thread afterwards.
         count: u32,
-        /// Whether there are more than before.
+        /// Whether the instruction is `setmaxnreg.inc`.
         increases: bool,
     },
     /// `mapa`: address, block.
     MapAddress,
 }
 
-/// An operand that is read: a value, or an address to which something is added.
+/// An input operand: a value, or an address plus an offset.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exec) struct Input {
     pub(in crate::exec) register: Offset,
     pub(in crate::exec) width: Width,
     pub(in crate::exec) offset: i64,
-    /// The space of an address; generic without one.
+    /// The state space of an address; `None` if generic.
     pub(in crate::exec) space: Option<Space>,
 }
 
@@ -96,7 +98,7 @@ impl Input {
     ///
     /// # Safety
     ///
-    /// The register must be one of the file, of this width.
+    /// The register must belong to the file and have this width.
     pub(super) unsafe fn value(&self, file: RegisterFile, lane: usize) -> u64 {
         // SAFETY: by the contract.
         let value = unsafe { file.lane(self.register, self.width, lane) };
@@ -104,7 +106,7 @@ impl Input {
         if self.width == Width::Word { value & 0xffff_ffff } else { value }
     }
 
-    /// The address in shared memory that an address is.
+    /// Converts an address to a shared-memory address.
     pub(super) fn shared(&self, address: u64) -> Result<u64, FaultKind> {
         match locate(self.space, address) {
             (Space::Shared, address) => Ok(address),
@@ -118,7 +120,7 @@ impl BulkInstruction {
     ///
     /// # Safety
     ///
-    /// The register must be one of the file.
+    /// The register must belong to the file.
     pub(super) unsafe fn put(&self, file: RegisterFile, lane: usize, value: u64) {
         if let Some((register, width)) = self.output {
             // SAFETY: by the contract.

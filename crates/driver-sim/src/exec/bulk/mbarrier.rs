@@ -8,33 +8,33 @@ use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
 use crate::exec::undefined::ProxyMisuse;
 
-/// Bytes of a barrier, and its alignment.
+/// The size of an mbarrier in bytes, and its alignment.
 const BYTES: u64 = 8;
 /// Maximum arrivals and maximum transaction count of a phase.
-const MOST: u32 = (1 << 20) - 1;
+const MAX_COUNT: u32 = (1 << 20) - 1;
 /// The mark in the bytes of an mbarrier, next to its phase.
 const MARK: u64 = 0x6d62_6172_0000_0000;
 
-/// A barrier.
+/// An mbarrier.
 #[derive(Clone, Copy, Debug)]
 struct Mbarrier {
     /// Arrivals that each phase needs.
     count: u32,
-    /// Arrivals that the phase still needs.
+    /// Pending arrivals of the phase.
     pending: u32,
-    /// Bytes that the phase still waits for.
+    /// Pending bytes of the phase (the transaction count).
     bytes: i64,
-    /// Phases that are complete.
+    /// The number of completed phases.
     phase: u64,
-    /// The warp that made it, until a fence makes it visible to the async proxy.
+    /// The warp that initialized it, until a fence makes it visible to the async proxy.
     unfenced_by: Option<usize>,
 }
 
-/// The barriers of a block by their addresses.
+/// The mbarriers of a block by address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mbarriers {
     barriers: BTreeMap<u64, Mbarrier>,
-    /// Counts the events that may end a wait.
+    /// The number of events that may end a wait.
     pub(super) version: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Arrival {
     pub(super) completes: bool,
 }
 
-/// The host bytes of a barrier.
+/// The host bytes of an mbarrier.
 fn host(memories: &Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
     if !address.is_multiple_of(BYTES) {
         return undefined(ProxyMisuse::BarrierAlignment { address });
@@ -71,7 +71,7 @@ impl Mbarriers {
         memories: &Memories<'_>,
         (address, count): (u64, u32),
     ) -> Result<(), FaultKind> {
-        if count == 0 || count > MOST {
+        if count == 0 || count > MAX_COUNT {
             return undefined(ProxyMisuse::BarrierCount { address, count });
         }
         let near = address.saturating_sub(BYTES - 1)..address + BYTES;
@@ -96,7 +96,7 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// A warp makes the barriers that it has made visible to the async proxy.
+    /// Makes the mbarriers that a warp has initialized visible to the async proxy.
     pub(super) fn fence(&mut self, warp: usize) {
         for barrier in self.barriers.values_mut() {
             if barrier.unfenced_by == Some(warp) {
@@ -180,7 +180,7 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// Phases that are complete.
+    /// The number of completed phases.
     pub(super) fn phase(
         &mut self,
         memories: &Memories<'_>,
@@ -189,7 +189,7 @@ impl Mbarriers {
         Ok(self.get(memories, address)?.phase)
     }
 
-    /// The state of a barrier, for a message.
+    /// Describes the state of an mbarrier, for a message.
     pub(super) fn describe(&self, address: u64) -> String {
         let mut text = format!("the mbarrier at {address:#x}");
         if let Some(barrier) = self.barriers.get(&address) {
@@ -204,9 +204,14 @@ impl Mbarriers {
 }
 
 fn check_bytes(address: u64, barrier: &Mbarrier) -> Result<(), FaultKind> {
-    if barrier.bytes.unsigned_abs() > u64::from(MOST) {
+    if barrier.bytes.unsigned_abs() > u64::from(MAX_COUNT) {
         let Mbarrier { phase, bytes, .. } = *barrier;
-        return undefined(ProxyMisuse::TransactionBytes { address, phase, bytes, limit: MOST });
+        return undefined(ProxyMisuse::TransactionBytes {
+            address,
+            phase,
+            bytes,
+            limit: MAX_COUNT,
+        });
     }
     Ok(())
 }

@@ -10,15 +10,16 @@ pub(super) const PIECE: u64 = 16;
 pub(super) struct Piece {
     /// Its address in shared memory.
     pub(super) shared: u64,
-    /// Bytes of it that are outside of the tensor and come before the rest.
+    /// Leading bytes of the piece that are outside the tensor.
     pub(super) before: u64,
-    /// Bytes of it that are in the tensor.
+    /// Bytes of the piece that are in the tensor.
     pub(super) bytes: u64,
-    /// The address of these in global memory.
+    /// The address of these bytes in global memory.
     pub(super) global: u64,
 }
 
-/// The pieces of the box whose first element is at `first`, which is laid out from `shared` on.
+/// The pieces of the box whose first element is at `first` and which starts at `shared` in shared
+/// memory.
 pub(super) fn pieces(map: &TensorMap, first: [i32; MOST_DIMENSIONS], shared: u64) -> Vec<Piece> {
     let size = u64::from(map.element.size());
     let row_pieces = u64::from(map.extent[0]) * size / PIECE;
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_inside_of_the_tensor_is_whole() {
+    fn a_box_inside_the_tensor_is_complete() {
         let all = pieces(&map(), [0, 1, 0, 0, 0], 256);
         assert_eq!(all.iter().map(|piece| piece.shared).collect::<Vec<_>>(), [256, 272, 288, 304]);
         let global: Vec<u64> = all.iter().map(|piece| piece.global).collect();
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_outside_of_the_tensor_are_omitted() {
+    fn elements_outside_the_tensor_are_omitted() {
         let none = |(_, bytes, _): &(u64, u64, u64)| *bytes == 0;
         let before = spans([-2, 0, 0, 0, 0]);
         assert_eq!((before[0], before[1]), ((8, 8, 0x1000), (0, 16, 0x1008)));

@@ -11,7 +11,7 @@ use crate::exec::undefined::ProxyMisuse;
 use crate::exec::warp::Warp;
 
 impl AsyncProxy {
-    /// `mbarrier.try_wait` and `mbarrier.test_wait`. Parks the lanes if none of them may go on.
+    /// `mbarrier.try_wait` and `mbarrier.test_wait`. Parks the lanes if none of them can continue.
     ///
     /// # Safety
     ///
@@ -67,7 +67,7 @@ impl AsyncProxy {
         Ok(Outcome::Executed)
     }
 
-    /// `setmaxnreg`. Waits until there are as many registers.
+    /// `setmaxnreg`. Waits until enough registers are available.
     pub(super) fn set_registers(
         &mut self,
         warp: usize,

@@ -7,7 +7,7 @@ use crate::exec::integer;
 use crate::exec::lane_function::LaneFunction;
 use crate::exec::operation::{Integer, Predicate};
 
-/// The instance of a generic function for an integer type.
+/// Instantiates a generic function for an integer type.
 macro_rules! instance {
     ($($function:ident)::+, $ty:expr) => {
         match $ty {
@@ -24,7 +24,7 @@ macro_rules! instance {
 }
 pub(super) use instance;
 
-/// The function of `integer` for a type.
+/// Selects the instance of a function of `integer` for a type.
 macro_rules! for_type {
     ($function:ident, $ty:expr) => {
         LaneFunction::Plain($crate::exec::decode::arithmetic::instance!(
@@ -35,16 +35,16 @@ macro_rules! for_type {
 }
 pub(super) use for_type;
 
-/// The operation of an instruction.
+/// The decoded form of an instruction.
 enum Form {
     /// An operation on whole registers.
     Operation(Integer<VirtualRegister>),
-    /// A function of one lane.
+    /// A per-lane function.
     Function(LaneFunction),
 }
 
 impl Decoder<'_> {
-    /// Everything on integers and bits that is not a comparison or a conversion.
+    /// Integer and bit instructions except comparisons and conversions.
     pub(super) fn arithmetic(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, allowed(instruction.opcode))?;
         let ty = type_of(instruction)?;
@@ -141,7 +141,7 @@ fn select(
         let function = Form::Function(for_type!(mad_wide, ty));
         return Ok(widening(instruction.opcode, ty, (d, from)).map_or(function, Form::Operation));
     }
-    // The upper half of a 16-bit register is undefined, so that only whole words have operations.
+    // The upper half of a 16-bit register is undefined, so only whole words have operations.
     let operation = match (ty.bits(), width_of(ty)) {
         (32, _) => operation32(instruction.opcode, (ty, modifiers.has(M::Hi)), (d, from)),
         (64, Width::Double) => {
@@ -155,7 +155,7 @@ fn select(
     }
 }
 
-/// The operands of an operation, of which those that it does not have are its result.
+/// The operands of an operation, padded with its result.
 pub(super) fn padded(d: VirtualRegister, from: &[VirtualRegister]) -> [VirtualRegister; 3] {
     std::array::from_fn(|index| from.get(index).copied().unwrap_or(d))
 }

@@ -69,7 +69,7 @@ impl Decoder<'_> {
         self.communicates |= space != Some(Space::Shared);
         let (address, access) = self.address(memory, space)?;
         let operation = atomic_operation(operation, ty)?;
-        // Each part of a vector is atomic on its own.
+        // Each element of a vector is atomic separately.
         let parts = match b {
             Operand::Vector(list) => list.len(),
             _ => 1,

@@ -1,4 +1,4 @@
-//! Barriers in shared memory, bulk copies and registers of warpgroups.
+//! Decoding of mbarriers, bulk copies, `setmaxnreg` and `mapa`.
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Space, Type};
 
@@ -9,7 +9,7 @@ use crate::exec::registers::Offset;
 
 use super::Micro;
 
-/// An operand before its register has an offset.
+/// An operand whose register has no offset yet.
 type Placed = (VirtualRegister, Input);
 
 const DOES: &[M] = &[
@@ -25,7 +25,7 @@ const DOES: &[M] = &[
     M::TryWait,
     M::TryWaitParity,
 ];
-/// Scopes and orders, which say nothing here: memory is coherent.
+/// Scopes and orders, which have no effect here: memory is coherent.
 const HINTS: &[M] = &[
     M::Release,
     M::Acquire,
@@ -76,7 +76,7 @@ impl Decoder<'_> {
                 let expects = does == Some(M::ArriveExpectTx);
                 self.emit_bulk(Kind::Arrive { completes, expects }, &inputs, output);
             }
-            // A fourth operand says how long to wait.
+            // A fourth operand is a time limit.
             _ => {
                 let parity = matches!(does, Some(M::TestWaitParity | M::TryWaitParity));
                 let at = self.at(&address(list, 1)?, instruction)?;
@@ -185,7 +185,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The mask of blocks of a copy to several, the first of its further operands.
+    /// The block mask of a multicast copy, its first further operand.
     fn blocks(&mut self, rest: &[Operand], multicast: bool) -> Result<Option<Placed>, Reason> {
         match rest {
             [mask, ..] if multicast => Ok(Some(self.value(mask, Type::U16)?)),
@@ -194,7 +194,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The address of a barrier.
+    /// The address of an mbarrier.
     fn at(&mut self, operand: &Operand, instruction: &Instruction) -> Result<Placed, Reason> {
         let (register, access) = self.address(operand, instruction.space())?;
         Ok(self.placed(register, access.offset, access.space))
@@ -212,7 +212,7 @@ impl Decoder<'_> {
 
     fn placed(&self, register: VirtualRegister, offset: i64, space: Option<Space>) -> Placed {
         let width = self.width(register);
-        // The offset is known when the file is laid out.
+        // Register layout sets the offset.
         (register, Input { register: Offset::default(), width, offset, space })
     }
 
@@ -244,7 +244,7 @@ impl Decoder<'_> {
         self.code.push(Micro { operation, guard: self.guard, writes, reads, site: self.site });
     }
 
-    /// Gives the operands of a bulk instruction the offsets of their registers.
+    /// Sets the register offsets of the operands of bulk instructions.
     pub(super) fn assign_bulk(&mut self, offset_of: &dyn Fn(VirtualRegister) -> Offset) {
         for micro in &self.code {
             let Operation::Bulk(Bulk { instruction }) = micro.operation else { continue };

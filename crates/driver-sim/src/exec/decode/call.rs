@@ -1,7 +1,7 @@
 //! Calls of device functions, which are inlined unless they need frames (see [`super::frames`]).
 //!
 //! Parameters and results are in local memory, as in the calling convention: a `.param` variable of
-//! the caller and the parameter of the function are the same bytes.
+//! the caller and the parameter of an inlined function are the same bytes.
 
 use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
 
@@ -11,31 +11,31 @@ use super::{Decoder, Reason, VirtualRegister, width_of};
 use crate::exec::operation::{Control, Memory};
 use crate::exec::program::Site;
 
-/// The most instructions of one kernel with all that it calls.
-const MOST_INSTRUCTIONS: usize = 1 << 22;
+/// The maximum instructions of a kernel with all inlined functions.
+const MAX_INSTRUCTIONS: usize = 1 << 22;
 
 /// The kernel, or an inlined function.
 pub(super) struct Frame<'a> {
     /// 0 for the kernel, otherwise one more than the index of the function.
     pub(super) code: u32,
-    /// Declarations and body.
+    /// The declarations and the body.
     pub(super) entry: &'a Entry,
-    /// The types of the registers.
+    /// The types of its registers.
     pub(super) types: Vec<Type>,
-    /// The register of the first register.
+    /// The virtual register of the first declared register.
     first_register: u32,
     /// The number of the first label.
     first_label: u32,
-    /// The label that `ret` jumps to; none in a kernel.
+    /// The label that `ret` branches to; `None` in a kernel.
     end: Option<u32>,
-    /// The addresses of parameters and results in local memory; none in a kernel.
+    /// The addresses of parameters and results in local memory; empty in a kernel.
     passed: (Vec<u64>, Vec<u64>),
     /// The addresses of the variables in local memory.
     local: Vec<Option<u64>>,
 }
 
 impl<'a> Frame<'a> {
-    /// The frame of the kernel before anything is known of it.
+    /// Creates the initial frame of the kernel.
     pub(super) fn kernel(entry: &'a Entry) -> Self {
         Self {
             code: 0,
@@ -49,12 +49,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The frame of a function that is decoded once for all of its calls.
+    /// Creates the frame of a function that is decoded once for all calls.
     pub(super) fn function(code: u32, entry: &'a Entry, passed: (Vec<u64>, Vec<u64>)) -> Self {
         Self { code, passed, ..Self::kernel(entry) }
     }
 
-    /// The register of a register, if it is declared.
+    /// The virtual register of a register, if declared.
     pub(super) fn register(&self, register: u32) -> Option<VirtualRegister> {
         let known = (register as usize) < self.types.len();
         known.then(|| VirtualRegister(self.first_register + register))
@@ -65,7 +65,7 @@ impl<'a> Frame<'a> {
         self.first_label + label
     }
 
-    /// The label after an inlined function; none in a kernel.
+    /// The label after an inlined function; `None` in a kernel.
     pub(super) fn end(&self) -> Option<u32> {
         self.end
     }
@@ -85,17 +85,17 @@ impl<'a> Decoder<'a> {
             let is_local = matches!(variable.space, Space::Local | Space::Param);
             local.push(is_local.then(|| append(&mut self.local, variable)));
         }
-        self.local_most = self.local_most.max(self.local);
+        self.local_peak = self.local_peak.max(self.local);
         Frame { first_register, first_label, local, ..frame }
     }
 
-    /// A new label that no statement names.
+    /// Creates a label that no statement uses.
     pub(super) fn new_label(&mut self) -> u32 {
         self.labels.push(None);
         self.labels.len() as u32 - 1
     }
 
-    /// VariableLayout a label here.
+    /// Places a label at the next instruction.
     pub(super) fn place_label(&mut self, label: u32) {
         let here = self.code.len() as u32;
         if let Some(position) = self.labels.get_mut(label as usize) {
@@ -146,7 +146,7 @@ impl<'a> Decoder<'a> {
         let module = self.module;
         let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
         let name = &function.code.name;
-        if self.code.len() > MOST_INSTRUCTIONS {
+        if self.code.len() > MAX_INSTRUCTIONS {
             return Err("more instructions, with all functions in place of their calls".to_owned());
         }
         let code = &function.code;
@@ -209,7 +209,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Lets lanes that do not call branch to the label that this returns.
+    /// Emits a branch over the call for lanes with a false guard. Returns its target label.
     fn skip_unless_guarded(&mut self) -> u32 {
         let after = self.new_label();
         if let Some((guard, negated)) = self.guard {
@@ -238,7 +238,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The addresses of the arguments; values are stored in local memory first.
+    /// Returns the addresses of the arguments; values are first stored in local memory.
     pub(super) fn pass(
         &mut self,
         list: &'a [Operand],
@@ -273,7 +273,7 @@ impl<'a> Decoder<'a> {
         Ok(addresses)
     }
 
-    /// Loads results that go to registers.
+    /// Loads the results that go to registers.
     pub(super) fn take(
         &mut self,
         list: &'a [Operand],
@@ -290,7 +290,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The address of the `.param` variable that the operand is, if it is one.
+    /// The address of the operand if it is a `.param` variable.
     pub(super) fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
         match operand {
             Operand::Symbol(symbol, offset) => match self.address_of(*symbol) {
@@ -304,11 +304,11 @@ impl<'a> Decoder<'a> {
     fn reserve(&mut self, parameter: &Parameter) -> u64 {
         let start = self.local.next_multiple_of(u64::from(parameter.alignment()));
         self.local = start + u64::from(parameter.size());
-        self.local_most = self.local_most.max(self.local);
+        self.local_peak = self.local_peak.max(self.local);
         start
     }
 
-    /// The register of an address in local memory, and the access to a value there.
+    /// The address register of a value in local memory, and the access to it.
     pub(super) fn local_access(
         &mut self,
         address: u64,
@@ -319,7 +319,7 @@ impl<'a> Decoder<'a> {
         (at, self.access_in_frame(offset, ty, value))
     }
 
-    /// The statements of the frame. A failure comes with the statement that it happened at.
+    /// Decodes the statements of the frame. An error has the index of its statement.
     pub(super) fn statements(&mut self) -> Result<(), (usize, Reason)> {
         use retrograph_ptx::ast::Statement;
         let entry = self.frame.entry;

@@ -146,7 +146,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Conversions to formats or with modifiers that [`Conversion`] does not know.
+    /// Conversions to formats or with modifiers that [`Conversion`] does not support.
     fn narrow(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Rn, M::Rz, M::Rna, M::Relu, M::Satfinite])?;
         let [to_type, from_type] = instruction.types[..] else {

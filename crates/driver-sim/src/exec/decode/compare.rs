@@ -72,8 +72,9 @@ impl Decoder<'_> {
         if other.is_none() && complement.is_none() {
             return self.compare(relation, (to, a, b));
         }
-        // Both results are made before either is written, which may overwrite an operand. Of packed
-        // halves the second result belongs to the upper ones; otherwise it is the opposite.
+        // Both results are computed before either is written, because that may overwrite an
+        // operand. For packed values, the second result belongs to the upper halves; otherwise it
+        // is the opposite.
         let outcome = self.temporary(Width::Predicate);
         self.compare(relation, (outcome, a, b))?;
         let inverse = self.temporary(Width::Predicate);
@@ -138,7 +139,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Combines an outcome with another predicate as the modifiers say.
+    /// Combines an outcome with another predicate according to the modifiers.
     fn combine(
         &mut self,
         instruction: &Instruction,
@@ -183,7 +184,7 @@ impl Decoder<'_> {
                 test: Comparison::LessS32,
                 inverted: true,
             }),
-            // A flushed operand compares with zero as −0 or +0 does, which is as 0 ≤ 0.
+            // A flushed subnormal is a zero, for which `c ≥ 0` is true.
             Type::F32 if instruction.modifiers.has(M::Ftz) => {
                 let outcomes = outcomes_of(M::Ge);
                 let function =

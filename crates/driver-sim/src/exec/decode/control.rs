@@ -1,4 +1,4 @@
-//! Branches, barriers, and instructions between the lanes of a warp.
+//! Decoding of branches, barriers, and instructions between the lanes of a warp.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Type};
 
@@ -8,7 +8,7 @@ use crate::exec::operation::{Comparison, Control, Predicate, ShuffleMode, Tensor
 use crate::exec::program::CLUSTER_BARRIER;
 
 impl Decoder<'_> {
-    /// Branches, barriers, fences and ends.
+    /// Branches, barriers, fences and exits.
     pub(super) fn control(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         match instruction.opcode {
             O::Bra => {
@@ -35,21 +35,21 @@ impl Decoder<'_> {
             // Without a debugger a breakpoint stops the kernel, too.
             O::Trap | O::Brkpt => self.emit(Control::Trap {}),
             O::Fence if instruction.modifiers.has(M::MbarrierInit) => self.fence_mbarrier_init(),
-            // A fence of global memory does nothing for shared memory.
+            // A proxy fence of only global memory does not cover shared memory.
             O::Fence
                 if instruction.modifiers.has(M::ProxyAsync)
                     && !instruction.modifiers.has(M::Global) =>
             {
                 self.emit(Tensor::FenceAsync);
             }
-            // Memory is coherent, and threads of a block take turns, so that fences are kept.
+            // Memory is coherent, and threads of a block take turns, so fences need no operation.
             O::Membar | O::Fence => {}
             _ => return self.barrier(instruction),
         }
         Ok(())
     }
 
-    /// `brx.idx`: a branch for each label, by a comparison with its index in the table.
+    /// `brx.idx`: for each label, a comparison with its table index and a branch.
     fn branch_by_table(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Idx, M::Uni])?;
         let [index, Operand::Targets(table)] = operands::<2>(instruction)? else {
@@ -138,7 +138,7 @@ impl Decoder<'_> {
         let a = self.read(a, Type::B32)?;
         let (b, c) = (self.read(b, Type::B32)?, self.read(c, Type::B32)?);
         let members = self.read(members, Type::B32)?;
-        // First into a temporary, because the value may be written over an operand.
+        // The predicate first goes to a temporary, because the value may overwrite an operand.
         let in_range = valid.map(|valid| (valid, self.temporary(Width::Predicate)));
         if let Some((_, temporary)) = in_range {
             self.emit(WarpWide::ShuffleInRange { d: temporary, b, c, members, mode });
@@ -207,7 +207,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `elect.sync`: the first of the lanes that are named.
+    /// `elect.sync`: the first member.
     fn elect(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Sync])?;
         let [to, members] = operands::<2>(instruction)?;

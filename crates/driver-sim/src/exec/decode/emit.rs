@@ -1,4 +1,4 @@
-//! Emission of operations over virtual registers, and the finished program.
+//! Emission of operations on virtual registers, and assembly of the program.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Decoder<'_> {
         self.code.push(Micro::new(operation.into(), self.guard, self.site));
     }
 
-    /// Appends a matrix instruction, whose registers are in a table of the program.
+    /// Appends a matrix instruction. Its registers are in a table of the program.
     pub(super) fn emit_tensor(
         &mut self,
         operation: Tensor,
@@ -38,7 +38,7 @@ impl Decoder<'_> {
         self.code.push(Micro { operation, guard: self.guard, writes, reads, site: self.site });
     }
 
-    /// Appends a function of one lane, of up to four operands.
+    /// Appends a per-lane function of up to four operands.
     pub(super) fn emit_lanes(
         &mut self,
         function: LaneFunction,
@@ -61,7 +61,7 @@ impl Decoder<'_> {
         });
     }
 
-    /// A new register that no register of the kernel names.
+    /// Creates a virtual register that is not declared in the kernel.
     pub(super) fn temporary(&mut self, width: Width) -> VirtualRegister {
         self.registers.push(RegisterInfo { width, preset: None });
         VirtualRegister(self.registers.len() as u32 - 1)
@@ -161,9 +161,9 @@ impl Decoder<'_> {
             bulk: self.bulk,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
-            // `check_memory` has refused what does not fit.
+            // `check_memory` has checked that it fits.
             shared_bytes: self.variables.shared_bytes as u32,
-            local_bytes: self.local_most.next_multiple_of(16) as u32,
+            local_bytes: self.local_peak.next_multiple_of(16) as u32,
             calls,
             communicates: self.communicates,
             uses_heap: self.uses_heap,

@@ -1,7 +1,7 @@
-//! Floating-point arithmetic.
+//! Decoding of floating-point arithmetic.
 //!
-//! Rounding to nearest without flushing and saturation is fast, and so are exponentials and
-//! approximate reciprocals that flush. Other modes are exact but slow.
+//! Instructions rounded to nearest without flushing and saturation are fast, as are flushing
+//! exponentials and approximate reciprocals. Other modes are exact but slow.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Modifiers, Opcode as O, Type};
 
@@ -13,7 +13,7 @@ use crate::exec::lane_function::LaneFunction;
 use crate::exec::operation::Float;
 use crate::exec::rounding::Rounding;
 
-/// The rounding, flushing and saturation that modifiers ask for.
+/// The rounding, flushing and saturation of modifiers.
 pub(super) fn mode_of(modifiers: Modifiers) -> FloatMode {
     let rounding = match modifiers.first_of(&[M::Rz, M::Rm, M::Rp, M::Rzi, M::Rmi, M::Rpi]) {
         Some(M::Rz | M::Rzi) => Rounding::Zero,
@@ -24,7 +24,7 @@ pub(super) fn mode_of(modifiers: Modifiers) -> FloatMode {
     FloatMode { rounding, flush: modifiers.has(M::Ftz), saturate: modifiers.has(M::Sat) }
 }
 
-/// Modifiers that a float instruction may have, as far as the table of instructions allows them.
+/// Modifiers that a float instruction may have, subject to the instruction table.
 const ALLOWED: &[M] = &[
     M::Rn,
     M::Rz,
@@ -155,7 +155,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A function of `f32` that rounds, flushes and saturates as its mode says.
+/// A function of `f32` that rounds, flushes and saturates according to its mode.
 type ModedFunction = fn([u64; 3], FloatMode) -> u64;
 /// A function without modifiers.
 type PlainFunction = fn([u64; 3]) -> u64;
@@ -235,7 +235,7 @@ fn upper(bits: u64) -> u64 {
     flush64(bits & !0xffff_ffff)
 }
 
-/// `copysign` gives the second operand the sign of the first.
+/// `copysign`: the second operand with the sign of the first.
 fn copysign32([a, b, _]: [u64; 3]) -> u64 {
     a & 0x8000_0000 | b & 0x7fff_ffff
 }

@@ -1,8 +1,8 @@
-//! Calls with frames: of functions that may call themselves, and through pointers.
+//! Calls with frames: calls of functions that may be recursive, and calls through pointers.
 //!
 //! All other calls are inlined. A function with frames is decoded once, after the kernel, as a
-//! region of the code with registers of its own. In local memory its frame begins with parameters
-//! and results, which the caller copies; addresses in the frame are relative to the frame pointer.
+//! region of the code with its own registers. Its frame in local memory starts with parameters and
+//! results, which the caller copies; addresses in the frame are relative to the frame pointer.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) struct DecodedRegion {
     pub(super) bytes: u64,
 }
 
-/// What a call reaches.
+/// The callee of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Callee {
     /// A function.
@@ -87,8 +87,8 @@ fn reached(module: &Module, from: &[&Entry]) -> HashSet<u32> {
     reached
 }
 
-/// The functions that need frames if `entry` runs: those that may call themselves, and, if it calls
-/// through pointers, first those whose address is taken.
+/// The functions that need frames in `entry`: if it calls through pointers, first the functions
+/// whose address is taken, then functions that may be recursive.
 pub(super) fn functions_with_frames(module: &Module, entry: &Entry) -> (Vec<u32>, HashSet<u32>) {
     let code = |index: &u32| module.functions.get(*index as usize).map(|f| &f.code);
     let mut roots = vec![entry];
@@ -130,15 +130,15 @@ impl<'a> Decoder<'a> {
         index as u32 + 1
     }
 
-    /// Decodes the functions with frames that have been called so far, and those that they call.
+    /// Decodes the functions with frames that are called so far, and their callees.
     pub(super) fn decode_regions(&mut self) -> Result<(), DecodeError> {
-        let kernel_bytes = self.local_most;
+        let kernel_bytes = self.local_peak;
         let mut next = 0;
         while next < self.regions.len() {
             self.decode_region(next)?;
             next += 1;
         }
-        (self.region, self.local_most) = (0, kernel_bytes);
+        (self.region, self.local_peak) = (0, kernel_bytes);
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl<'a> Decoder<'a> {
         let (parameters, results, bytes) = offsets((&code.parameters, &code.results));
         self.region = index as u32 + 1;
         (self.carry, self.guard) = (None, None);
-        (self.local, self.local_most) = (bytes, bytes);
+        (self.local, self.local_peak) = (bytes, bytes);
         let passed = (parameters, results);
         let frame = self.open(Frame::function(function + 1, code, passed));
         let kernel = std::mem::replace(&mut self.frame, frame);
@@ -159,12 +159,12 @@ impl<'a> Decoder<'a> {
         self.frame = kernel;
         result.map_err(|(statement, what)| self.refuse_in(code, statement, &what))?;
         self.emit(Control::Return {});
-        // The return address takes space, too.
-        self.regions[index].bytes = self.local_most.next_multiple_of(16) + 16;
+        // The return address takes 16 bytes, too.
+        self.regions[index].bytes = self.local_peak.next_multiple_of(16) + 16;
         Ok(())
     }
 
-    /// The error for a statement of a function.
+    /// Creates the error for a statement of a function.
     fn refuse_in(&self, code: &Entry, statement: usize, what: &str) -> DecodeError {
         let kernel = self.frame.entry.name.clone();
         let (line, text) = match code.body.get(statement) {
@@ -177,7 +177,7 @@ impl<'a> Decoder<'a> {
         DecodeError::Unsupported { kernel, line, text, what: format!("in `{}`: {what}", code.name) }
     }
 
-    /// The table of the regions, for the interpreter; none if nothing needs frames.
+    /// The table of regions for the interpreter; `None` if no function needs frames.
     pub(super) fn call_table(&mut self, layout: &Layout) -> Option<Box<Calls>> {
         if self.regions.is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl<'a> Decoder<'a> {
     /// The end of the frame of a region, where the frames of its callees begin.
     pub(super) fn frame_end(&self, region: u32) -> u64 {
         match region.checked_sub(1) {
-            None => self.local_most.next_multiple_of(16),
+            None => self.local_peak.next_multiple_of(16),
             Some(index) => self.regions[index as usize].bytes,
         }
     }
@@ -244,7 +244,7 @@ impl<'a> Decoder<'a> {
         Ok((space, d))
     }
 
-    /// A call with a frame. Lanes that do not call must have branched away.
+    /// A call with a frame. Inactive lanes must have branched away.
     pub(super) fn call_with_frame(
         &mut self,
         callee: Callee,
@@ -296,7 +296,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Copies a parameter or result between two places in local memory.
+    /// Copies a parameter or result within local memory.
     fn copy_bytes(
         &mut self,
         to: (VirtualRegister, i64),

@@ -1,4 +1,4 @@
-//! Arithmetic on halves.
+//! Decoding of f16 and bf16 arithmetic.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Type};
 
@@ -8,17 +8,17 @@ use crate::exec::half::{HalfInstruction, HalfOperation};
 use crate::exec::lane_function::LaneFunction;
 use crate::exec::rounding::Rounding;
 
-/// Whether values of the type are halves.
+/// Whether values of the type are f16 or bf16.
 pub(super) fn is_half(ty: Type) -> bool {
     matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2)
 }
 
-/// Whether the halves are bf16.
+/// Whether values of the type are bf16.
 pub(super) fn is_bf16(ty: Type) -> bool {
     matches!(ty, Type::Bf16 | Type::Bf16x2)
 }
 
-/// Whether a register holds two of them.
+/// Whether a register holds two values.
 pub(super) fn is_packed(ty: Type) -> bool {
     matches!(ty, Type::F16x2 | Type::Bf16x2)
 }

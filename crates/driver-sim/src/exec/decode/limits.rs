@@ -5,23 +5,23 @@ use retrograph_ptx::ast::{Space, Variable};
 use super::Decoder;
 use crate::exec::fault::DecodeError;
 
-/// The most bytes of static shared memory of a block: what a multiprocessor has. Drivers load
-/// kernels with more than the 48 KiB that a block can have, and refuse to launch them.
+/// The maximum static shared memory that a kernel can declare, in bytes: the shared memory of an
+/// SM. Drivers load kernels with more than the 48 KiB limit of a block, but fail to launch them.
 ///
 /// Source of both limits: "Technical Specifications per Compute Capability" in the CUDA C++
 /// programming guide.
-const MOST_SHARED: u64 = 228 << 10;
+const MAX_SHARED_BYTES: u64 = 228 << 10;
 
-/// The most bytes of local memory of a thread.
-const MOST_LOCAL: u64 = 512 << 10;
+/// The maximum local memory of a thread, in bytes.
+const MAX_LOCAL_BYTES: u64 = 512 << 10;
 
 impl Decoder<'_> {
-    /// Refuses a kernel with more memory than a block or a thread has.
+    /// Fails if the kernel declares more memory than a block or a thread can have.
     pub(super) fn check_memory(&self) -> Result<(), DecodeError> {
         let frames = self.regions.iter().map(|region| region.bytes);
-        let local = frames.fold(self.local_most, u64::max);
-        self.require(Space::Shared, self.variables.shared_bytes, MOST_SHARED)?;
-        self.require(Space::Local, local, MOST_LOCAL)
+        let local = frames.fold(self.local_peak, u64::max);
+        self.require(Space::Shared, self.variables.shared_bytes, MAX_SHARED_BYTES)?;
+        self.require(Space::Local, local, MAX_LOCAL_BYTES)
     }
 
     fn require(&self, space: Space, bytes: u64, limit: u64) -> Result<(), DecodeError> {

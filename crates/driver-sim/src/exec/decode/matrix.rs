@@ -1,4 +1,4 @@
-//! Asynchronous copies and matrices.
+//! Decoding of asynchronous copies and matrix instructions.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
 
@@ -116,7 +116,7 @@ impl Decoder<'_> {
             Operation::Product(product) => product.positions(),
             _ => Default::default(),
         };
-        // The registers are known when the file is laid out.
+        // Register layout fills in the registers.
         let registers = Vec::new();
         self.matrices.push(Matrix { operation, access, count, registers, positions });
         let matrix = self.matrices.len() as u32 - 1;
@@ -172,7 +172,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The leading dimension in elements; without an operand lines are contiguous.
+    /// The leading dimension in elements; without an operand, lines are contiguous.
     fn distance(
         &mut self,
         rest: &[Operand],
@@ -249,7 +249,7 @@ fn fragment_of(instruction: &Instruction, role: Role) -> Result<Fragment, Reason
     Ok(Fragment { size: size_of(instruction)?, role, ty: type_of(instruction)?, by_columns })
 }
 
-/// The type of the count that hold elements of a type.
+/// The type of the registers that hold elements of a type.
 fn register_type(ty: Type) -> Type {
     match ty {
         Type::F64 => Type::F64,

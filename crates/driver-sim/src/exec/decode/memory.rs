@@ -1,4 +1,4 @@
-//! Loads, stores and atomics.
+//! Decoding of loads and stores.
 
 mod operation;
 
@@ -12,7 +12,7 @@ use crate::exec::lane_function::LaneFunction;
 use crate::exec::operation::Memory;
 use crate::exec::program::Access;
 
-/// Modifiers that say nothing to a simulator whose memory is always coherent.
+/// Modifiers without effect, because the simulator's memory is always coherent.
 pub(super) const HINTS: &[M] = &[
     M::Ca,
     M::Cg,
@@ -46,7 +46,7 @@ pub(super) const HINTS: &[M] = &[
     M::Gpu,
     M::Sys,
 ];
-/// Those that a kernel uses to communicate between threads.
+/// Modifiers by which threads communicate.
 const STRONG: &[M] = &[M::Volatile, M::Relaxed, M::Acquire, M::Release, M::AcqRel];
 /// State spaces.
 pub(super) const SPACES: &[M] = &[
@@ -69,7 +69,7 @@ impl Decoder<'_> {
         only(instruction, &allowed)?;
         let ty = type_of(instruction)?;
         let load = instruction.opcode != O::St;
-        // A third operand is a policy for caches.
+        // A third operand is a cache policy.
         let (value, memory) = match &instruction.operands[..] {
             [value, memory, ..] if load => (value, memory),
             [memory, value, ..] => (value, memory),
@@ -96,7 +96,7 @@ impl Decoder<'_> {
         }
         let (address, access) = self.address(memory, space)?;
         let access = Access { bytes: ty.size(), signed: ty.is_signed(), strong, ..access };
-        // Eight values are two times four.
+        // Eight values are two accesses of four.
         for (part, registers) in registers.chunks(4).enumerate() {
             let offset = access.offset + part as i64 * 4 * i64::from(ty.size());
             self.move_values(registers, address, (Access { offset, ..access }, load));
@@ -138,7 +138,7 @@ impl Decoder<'_> {
         ty: Type,
         load: bool,
     ) -> Result<Vec<VirtualRegister>, Reason> {
-        // Discarded elements are as wide as the others.
+        // Discarded elements have the width of the others.
         let known = list.iter().find_map(|operand| match operand {
             Operand::Register(register) => self.register(*register).ok(),
             _ => None,
@@ -172,7 +172,7 @@ impl Decoder<'_> {
         Ok(registers)
     }
 
-    /// Emits the load of one whole parameter, and says whether this was one.
+    /// Emits the load of a whole parameter. Returns false if the access is not one.
     fn load_parameter(
         &mut self,
         registers: &[VirtualRegister],

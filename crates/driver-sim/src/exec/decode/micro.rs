@@ -3,7 +3,7 @@
 use crate::exec::operation::Operation;
 use crate::exec::program::{Preset, Site, Width};
 
-/// A register of the PTX, a temporary, or a preset, before it has an offset in the register file.
+/// A PTX register, a temporary, or a preset, before register layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::exec) struct VirtualRegister(pub(in crate::exec) u32);
 
@@ -42,7 +42,7 @@ impl Micro {
         Self { operation, guard, writes, reads, site }
     }
 
-    /// Whether control may go elsewhere than to the next instruction.
+    /// Whether the next instruction may be another one than the following.
     pub(in crate::exec) fn ends_block(&self) -> bool {
         self.operation.branch_target().is_some() || self.operation.is_exit()
     }

@@ -5,13 +5,13 @@ use retrograph_ptx::ast::{Function, Operand, Parameter, Type};
 use super::{Decoder, Reason, VirtualRegister, width_of};
 use crate::exec::operation::{Control, Memory};
 
-/// `cudaCGGetIntrinsicHandle` of a program that was linked with libcudadevrt.
+/// `cudaCGGetIntrinsicHandle` of a program linked with libcudadevrt.
 pub(crate) const GET_GRID_HANDLE: &str = "libcudadevrt$cudaCGGetIntrinsicHandle";
-/// `cudaCGSynchronize` of a program that was linked with libcudadevrt.
+/// `cudaCGSynchronize` of a program linked with libcudadevrt.
 pub(crate) const SYNCHRONIZE_GRID: &str = "libcudadevrt$cudaCGSynchronize";
 
 impl<'a> Decoder<'a> {
-    /// A call of a function without a body, which only the driver can have.
+    /// A call of a function without a body, which the driver provides.
     pub(super) fn call_of_driver(
         &mut self,
         function: &'a Function,
@@ -59,7 +59,7 @@ impl<'a> Decoder<'a> {
                 self.emit(Control::AssertFail { message, file, line, name });
             }
             (&[format, list], &[address]) => {
-                // What blocks print has an order, so that they run in one.
+                // The order of printed text must be reproducible, so blocks run in a fixed order.
                 self.communicates = true;
                 let count = self.temporary(width_of(Type::B32));
                 self.emit(Control::Print { d: count, format, list });
@@ -67,12 +67,12 @@ impl<'a> Decoder<'a> {
                 self.emit(Memory::Store1 { address: at, a: count, access });
             }
             (&[handle, value], &[]) => {
-                // The last value holds, so that blocks run in one order.
+                // The last value is the result, so blocks run in a fixed order.
                 self.communicates = true;
                 self.emit(Control::SetConditional { handle, value });
             }
             (&[size], &[address]) => {
-                // What each block gets depends on their order.
+                // The returned addresses depend on the order of blocks.
                 (self.communicates, self.uses_heap) = (true, true);
                 let block = self.temporary(width_of(Type::B64));
                 self.emit(Control::Allocate { d: block, size });

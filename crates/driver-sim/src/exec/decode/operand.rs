@@ -1,4 +1,4 @@
-//! Operands as registers.
+//! Decoding of operands.
 
 use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
 
@@ -6,22 +6,22 @@ use super::{Decoder, Preset, Reason, VirtualRegister, Width, width_of};
 use crate::exec::call_stack::address_of_function;
 use crate::exec::operation::{Control, Convert, Integer, Operation, Predicate};
 
-/// How long an instruction takes by the timer. Kernels that wait for a time to pass are to come to
-/// an end soon.
+/// The time of an instruction in `%globaltimer`. It is large so that kernels that wait for a time
+/// end soon.
 const NANOSECONDS: u64 = 1000;
 
 impl Decoder<'_> {
-    /// The register of a register.
+    /// The virtual register of a register.
     pub(super) fn register(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
         self.frame.register(register.0).ok_or_else(|| "a register that is not declared".to_owned())
     }
 
-    /// How wide a register is.
+    /// The width of a virtual register.
     pub(super) fn width(&self, register: VirtualRegister) -> Width {
         self.registers[register.0 as usize].width
     }
 
-    /// The register of a register that must be a predicate.
+    /// The virtual register of a predicate.
     pub(super) fn predicate(&self, register: RegisterId) -> Result<VirtualRegister, Reason> {
         let register = self.register(register)?;
         self.expect(register, Width::Predicate)
@@ -41,7 +41,7 @@ impl Decoder<'_> {
         self.expect(register, width_of(ty))
     }
 
-    /// The same, for instructions whose registers may be wider than the type.
+    /// [`Self::read`] for instructions whose registers may be wider than the type.
     pub(super) fn read_any_width(
         &mut self,
         operand: &Operand,
@@ -81,7 +81,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Both destinations of `d|p`, the second one if it is written.
+    /// Both destinations of `d|p`; the second is optional.
     pub(super) fn write_pair(
         &mut self,
         operand: &Operand,
@@ -102,7 +102,7 @@ impl Decoder<'_> {
     fn special(&mut self, special: Special, ty: Type) -> VirtualRegister {
         let width = if special == Special::Clock64 { Width::Double } else { Width::Word };
         match special {
-            // All launches have the same number.
+            // All grids have the same id.
             Special::GridId => self.constant(0, width_of(ty)),
             Special::Clock | Special::ClockHigh | Special::Clock64 => {
                 let d = self.temporary(width);
@@ -120,7 +120,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The time in nanoseconds, or one half of it.
+    /// The time in nanoseconds, or its low or high word.
     fn timer(&mut self, special: Special) -> VirtualRegister {
         let (count, time) = (self.temporary(Width::Double), self.temporary(Width::Double));
         self.unguarded(Control::Clock64 { d: count });
@@ -142,8 +142,7 @@ impl Decoder<'_> {
         half
     }
 
-    /// Appends an operation that computes an operand. It runs in all lanes, whether they use the
-    /// operand or not.
+    /// Appends an operation that computes an operand. It runs in all lanes, ignoring the guard.
     pub(super) fn unguarded(&mut self, operation: impl Into<Operation<VirtualRegister>>) {
         let guard = self.guard.take();
         self.emit(operation);

@@ -1,5 +1,4 @@
-//! Integer instructions that few kernels have: carries, dot products, packed integers, and fields
-//! of bits.
+//! Decoding of rare integer instructions: carries, dot products, packed integers, and bit fields.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Type};
 
@@ -21,7 +20,7 @@ const PERMUTE_MODES: &[(M, PermuteMode)] = &[
     (M::Replicate16, PermuteMode::Replicate16),
 ];
 
-/// Whether the instruction reads or writes the carry.
+/// Whether the instruction reads or writes the carry flag.
 pub(super) fn has_carry(instruction: &Instruction) -> bool {
     matches!(instruction.opcode, O::Addc | O::Subc | O::Madc) || instruction.modifiers.has(M::Cc)
 }
@@ -55,11 +54,11 @@ impl Decoder<'_> {
         let carry = self.carry();
         let is_in = matches!(instruction.opcode, O::Addc | O::Subc | O::Madc);
         let subtracts = matches!(instruction.opcode, O::Sub | O::Subc);
-        // A subtraction without a carry to take is one without a borrow.
+        // Without a carry input, a subtraction has no borrow, which is a set carry.
         let none = if subtracts { u64::MAX } else { 0 };
         let given = if is_in { carry } else { self.constant(none, Width::Predicate) };
         let (value, over) = functions(ty, subtracts)?;
-        // The carry goes to a temporary, because the result may be written over an operand.
+        // The carry first goes to a temporary, because the result may overwrite an operand.
         let next = self.temporary(Width::Predicate);
         if has(M::Cc) {
             self.emit_lanes(over, next, &[a, b, given]);
@@ -71,7 +70,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The register of the carry, of which a thread has one.
+    /// The register of the thread's carry flag.
     fn carry(&mut self) -> VirtualRegister {
         if let Some(carry) = self.carry {
             return carry;
@@ -81,7 +80,7 @@ impl Decoder<'_> {
         carry
     }
 
-    /// The other rare instructions; false when this is none.
+    /// Decodes other rare instructions. Returns false if the instruction is not one of them.
     pub(super) fn rare(&mut self, instruction: &Instruction) -> Result<bool, Reason> {
         let Some(function) = function_of(instruction)? else { return Ok(false) };
         let ty = type_of(instruction)?;
@@ -127,7 +126,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The functions of the value and of the carry.
+/// The functions that compute the value and the carry.
 fn functions(ty: Type, subtracts: bool) -> Result<(LaneFunction, LaneFunction), Reason> {
     use LaneFunction as F;
     macro_rules! pair {
@@ -147,7 +146,7 @@ fn functions(ty: Type, subtracts: bool) -> Result<(LaneFunction, LaneFunction), 
     })
 }
 
-/// The function of a rare instruction, if this is one.
+/// The function of a rare instruction; `None` for others.
 fn function_of(instruction: &Instruction) -> Result<Option<LaneFunction>, Reason> {
     use LaneFunction as F;
     let has = |modifier| instruction.modifiers.has(modifier);

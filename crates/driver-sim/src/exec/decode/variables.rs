@@ -5,27 +5,27 @@ use retrograph_ptx::ast::{
     Variable,
 };
 
-/// The addresses of the variables of the kernel and of the functions that it may call, except local
-/// memory, which is laid out call by call.
+/// The addresses of the variables of the kernel and of the functions that it may call, except in
+/// local memory, which is laid out per call.
 #[derive(Debug)]
 pub(super) struct VariableLayout {
     /// Offset and size of each parameter, and the size of the block.
     pub(super) parameters: (Vec<(u32, u32)>, u32),
-    /// For the kernel and then for each function its own variables.
+    /// The variables of the kernel, then of each function.
     own: Vec<Vec<VariableAddress>>,
     /// The variables of the module.
     module: Vec<VariableAddress>,
     /// Bytes of static shared memory.
     pub(super) shared_bytes: u64,
-    /// Bytes of local memory that variables of the module take.
+    /// Bytes of local memory of the module's variables.
     pub(super) local_bytes: u64,
 }
 
-/// The space and address of a variable; no address where a variable of the module was given none,
-/// and in local memory of a kernel or function.
+/// The space and address of a variable. The address is `None` for module variables without one, and
+/// in local memory of a kernel or function.
 pub(super) type VariableAddress = (Space, Option<u64>);
 
-/// Lays out static shared memory, and local memory of the module.
+/// Layout of static shared memory, and of the module's local memory.
 struct Layout<'a> {
     shared: u64,
     local: u64,
@@ -55,7 +55,7 @@ impl Layout<'_> {
     }
 }
 
-/// Puts a variable at the end of a memory.
+/// Appends a variable to a memory. Returns its offset.
 pub(super) fn append(end: &mut u64, variable: &Variable) -> u64 {
     let start = u64::next_multiple_of(*end, u64::from(variable.alignment()));
     *end = start + variable.size();
@@ -63,7 +63,7 @@ pub(super) fn append(end: &mut u64, variable: &Variable) -> u64 {
 }
 
 impl VariableLayout {
-    /// Lays out static shared memory, and finds the rest.
+    /// Lays out static shared memory and determines the addresses of other variables.
     pub(super) fn new(
         module: &Module,
         entry: &Entry,
@@ -72,7 +72,7 @@ impl VariableLayout {
         let (offsets, size) = entry.parameter_layout();
         let sizes = entry.parameters.iter().map(|parameter| parameter.size());
         let parameters = (offsets.into_iter().zip(sizes).collect(), size);
-        // A kernel that calls anything may call everything.
+        // A kernel with any call may call every function.
         let calls = entry.body.iter().any(is_call);
         let functions = module.functions.iter().filter(|_| calls).map(|function| &function.code);
         let codes: Vec<&Entry> = std::iter::once(entry).chain(functions).collect();
@@ -118,7 +118,7 @@ impl VariableLayout {
         self.module.get(index as usize).copied()
     }
 
-    /// A variable of the module that the instruction names and that has no address.
+    /// A module variable without an address in the operands of an instruction.
     pub(super) fn unplaced(&self, instruction: &Instruction, module: &Module) -> Option<String> {
         let symbols = instruction.operands.iter().filter_map(symbol_of);
         let module_variable = symbols.filter_map(|symbol| match symbol {
@@ -151,7 +151,7 @@ fn symbol_of(operand: &Operand) -> Option<Symbol> {
     }
 }
 
-/// Whether the entry names a variable of the module.
+/// Whether the entry refers to a module variable.
 fn names(entry: &Entry, variable: u32) -> bool {
     entry.body.iter().any(|statement| match statement {
         Statement::Label(_) => false,

@@ -1,4 +1,4 @@
-//! Products of warpgroups.
+//! Decoding of `wgmma`.
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Type};
 
@@ -83,7 +83,7 @@ impl Decoder<'_> {
             None => Ok::<bool, Reason>(false),
         };
         let transposed = [is_set(transposed[0])?, is_set(transposed[1])?];
-        // The registers are known when the file is laid out.
+        // Register layout fills in the registers.
         let registers = Vec::new();
         let product = Product { columns, dtype, a_in_registers, negated, transposed, registers };
         self.warpgroups.push(Warpgroup::Start(product));
@@ -92,8 +92,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Makes every wait read the accumulators of all products, which it writes back, and their
-    /// matrices a in registers, so that no other register gets their offset before it.
+    /// Marks the accumulators of all products, which waits write back, and their matrices a in
+    /// registers as read by every wait. So no other register shares their offset before the wait.
     pub(super) fn keep_accumulators(&mut self) {
         let mut kept: Vec<_> =
             self.products().flat_map(|(micro, _)| micro.writes.clone()).collect();
@@ -109,8 +109,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Makes every store to shared memory one that says where it wrote, if there are products or
-    /// bulk copies, which need a fence after it, and every access if bulk copies may be in flight.
+    /// Makes every store to shared memory record its range if there are products or bulk copies,
+    /// which need a later fence; with bulk copies, also checks every access.
     pub(super) fn watch_stores(&mut self) {
         let copies = !self.bulk.is_empty();
         if self.warpgroups.is_empty() && !copies {
@@ -125,7 +125,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The registers of fenced_inputs that are in registers.
+    /// The registers of all matrices a that are in registers.
     pub(super) fn fenced_inputs(&self) -> Vec<VirtualRegister> {
         let of_registers = self.products().filter(|(_, product)| product.a_in_registers);
         let fenced_inputs = of_registers.flat_map(|(micro, product)| {
@@ -145,7 +145,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The index of the `wgmma` instruction that this is, if it is one.
+/// The index of the `wgmma` instruction; `None` for other instructions.
 fn warpgroup_of(micro: &Micro) -> Option<usize> {
     match micro.operation {
         Operation::Tensor(Tensor::Warpgroup { instruction }) => Some(instruction as usize),

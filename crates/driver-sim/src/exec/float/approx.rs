@@ -1,6 +1,6 @@
 //! The approximate functions of `f32`: powers of two, logarithms and reciprocal roots.
 //!
-//! They are computed in `f64` and rounded once.
+//! They compute in `f64` and round once.
 
 use super::{NAN_F32, canonical, f};
 
@@ -8,7 +8,7 @@ use super::{NAN_F32, canonical, f};
 #[inline(always)]
 pub(in crate::exec) fn exp2(bits: u32) -> u32 {
     let x = f(bits);
-    // Beyond these bounds the result is zero or infinite whatever the argument.
+    // Beyond these bounds the result is always zero or infinite.
     let clamped = f64::from(x).clamp(-200.0, 200.0);
     // Adding and subtracting 1.5 · 2^52 rounds to an integer.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
@@ -49,7 +49,7 @@ fn exp_series(x: f64) -> f64 {
 pub(in crate::exec) fn log2(bits: u32) -> u32 {
     let x = f(bits);
     let wide = f64::from(x).to_bits();
-    // The mantissa between √½ and √2, and the exponent that goes with it.
+    // The mantissa between √½ and √2, and the corresponding exponent.
     const HALF_ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
     let shifted = wide.wrapping_sub(HALF_ROOT) >> 52 & 0xfff;
     let exponent = (shifted as i32) << 20 >> 20;

@@ -7,7 +7,7 @@ use super::{FloatMode, NAN_F32, canonical, d, f, quiet64};
 pub(in crate::exec) fn min(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
     let less = if x < y { a } else { b };
-    // Equal numbers have equal bits, except for zeros, of which the negative one is the less.
+    // Equal numbers have equal bits, except zeros; −0 is the lower one.
     let ordered = if x == y { a | b } else { less };
     let left = if x.is_nan() { b } else { ordered };
     let right = if y.is_nan() { a } else { left };
@@ -52,7 +52,7 @@ pub(super) fn unless_nan(a: f32, b: f32, function: fn(u32, u32) -> u32) -> f32 {
 /// `min` or `max` of `f32` with modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) struct Extremum {
-    /// `max` and not `min`.
+    /// `max` instead of `min`.
     pub(in crate::exec) max: bool,
     /// `.NaN`: the result is NaN if an operand is.
     pub(in crate::exec) propagate_nan: bool,
@@ -60,7 +60,7 @@ pub(in crate::exec) struct Extremum {
     pub(in crate::exec) xor_sign: bool,
     /// `.abs`: magnitudes are compared.
     pub(in crate::exec) magnitudes: bool,
-    /// Three operands and not two.
+    /// Whether there are three operands instead of two.
     pub(in crate::exec) ternary: bool,
     /// Flushing and saturation.
     pub(in crate::exec) mode: FloatMode,

@@ -13,7 +13,7 @@ fn exp2_and_log2_are_correctly_rounded_on_a_sweep() {
             assert_eq!((exp2(state), log2(state)), (NAN_F32, NAN_F32));
             continue;
         }
-        // The host library may be off in the last place of f64, which can move a tie.
+        // The host library may be off by a unit in the last place of f64, which can change a tie.
         let near = |got: f32, want: f64| {
             let want = want as f32;
             got == want || (got.to_bits() as i64 - want.to_bits() as i64).abs() <= 1

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_order_meets_every_block_once() {
+fn every_order_visits_every_block_once() {
     for blocks in [1, 2, 12, 97, 1000] {
         for seed in 0..20 {
             let order = Order::new(blocks, seed);

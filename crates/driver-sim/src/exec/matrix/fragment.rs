@@ -1,6 +1,6 @@
 //! `wmma.load` and `wmma.store`: fragments with an opaque register layout.
 //!
-//! Only the alignment of elements is checked, not of the matrix.
+//! Only the alignment of elements is checked, not the alignment of the matrix.
 
 use super::{Fragment, Matrix, access_bytes, addresses};
 use crate::exec::access::{LaneFault, Memories, read_element};

@@ -1,9 +1,9 @@
-//! d = a · b + c.
+//! Matrix products: d = a · b + c.
 //!
-//! Products of 16-bit and TF32 floats are exact in `f64`, and so are sums whose parts are near each
-//! other; they are added in the order of k and rounded once. Hardware guarantees neither the order
-//! nor the precision of partial sums: results agree if all partial sums are exact in the type of d,
-//! and may otherwise differ in the last bits.
+//! Products of 16-bit and TF32 floats are exact in `f64`, as are sums of values of similar
+//! magnitude; they are added in the order of k and rounded once. Hardware guarantees neither the
+//! order nor the precision of partial sums. Results agree if all partial sums are exact in the type
+//! of d; otherwise the last bits may differ.
 
 use super::{Matrix, Role, Size};
 use crate::exec::double::fma_in;
@@ -44,14 +44,14 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) elements: [Element; 4],
     /// Registers of d, a, b and c.
     pub(in crate::exec) counts: [usize; 4],
-    /// How each step of a product of `f64` rounds.
+    /// The rounding of each step of an `f64` product.
     pub(in crate::exec) rounding: Rounding,
-    /// Whether integers out of range become the nearest in range.
+    /// Whether integers saturate.
     pub(in crate::exec) saturates: bool,
 }
 
-/// The most elements that a matrix has: 16 × 32.
-const MOST: usize = 512;
+/// The maximum elements of a matrix: 16 × 32.
+const MAX_ELEMENTS: usize = 512;
 
 /// Executes a product in all lanes.
 ///
@@ -71,8 +71,8 @@ pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, prod
 }
 
 impl Product {
-    /// For each operand, in the order d, a, b, c, the index in the matrix of each element: by
-    /// register, by part of a register, by lane. Duplicates in a fragment are left out.
+    /// For each operand (d, a, b, c), the matrix index of each element, by register, part of a
+    /// register, and lane. Duplicates in a fragment are omitted.
     pub(in crate::exec) fn positions(&self) -> [Vec<u16>; 4] {
         let [a, b, c, d] = self.elements;
         let operands = [(Role::C, d), (Role::A, a), (Role::B, b), (Role::C, c)];
@@ -103,30 +103,30 @@ impl Product {
     }
 }
 
-/// The value of one half, without branches.
+/// The value of an f16, without branches.
 #[inline(always)]
 fn of_half(bits: u32) -> f32 {
     let magnitude = bits & 0x7fff;
-    // 2^112 makes up for the difference of the biases, for subnormals too.
+    // 2^112 corrects the difference of the exponent biases, for subnormals too.
     let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000);
     let special = 0x7f80_0000 | magnitude << 13;
     let bits_of = if magnitude >= 0x7c00 { special } else { scaled.to_bits() };
     f32::from_bits(bits_of | (bits & 0x8000) << 16)
 }
 
-/// One operand as a matrix, row by row.
+/// Collects an operand as a row-major matrix.
 ///
 /// # Safety
 ///
-/// As for [`multiply`], with count as wide as `R`.
+/// As for [`multiply`], with registers as wide as `R`.
 #[inline(always)]
 unsafe fn gather<R: Copy, T: Copy + Default>(
     file: RegisterFile,
     (matrix, product): (&Matrix, &Product),
     (operand, element): (usize, Element),
     value: impl Fn(R, usize) -> T,
-) -> [T; MOST] {
-    let mut out = [T::default(); MOST];
+) -> [T; MAX_ELEMENTS] {
+    let mut out = [T::default(); MAX_ELEMENTS];
     let parts = element.parts();
     let positions = matrix.positions[operand].chunks_exact(LANES * parts);
     for (register, positions) in product.registers(matrix, operand).iter().zip(positions) {
@@ -138,14 +138,14 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
                 values[lane] = value(lanes[lane], part);
             }
             for (&position, value) in positions.iter().zip(values) {
-                out[usize::from(position) % MOST] = value;
+                out[usize::from(position) % MAX_ELEMENTS] = value;
             }
         }
     }
     out
 }
 
-/// Writes d from the sums.
+/// Writes the sums to d.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
 unsafe fn scatter<R: Copy + Default, T: Copy>(
     file: RegisterFile,
     (matrix, product): (&Matrix, &Product),
-    sums: &[T; MOST],
+    sums: &[T; MAX_ELEMENTS],
     add: impl Fn(R, T, usize) -> R,
 ) {
     let parts = product.elements[3].parts();
@@ -163,7 +163,7 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
         let mut lanes = [R::default(); LANES];
         for (part, positions) in positions.chunks_exact(LANES).enumerate() {
             for (lane, &position) in lanes.iter_mut().zip(positions) {
-                *lane = add(*lane, sums[usize::from(position) % MOST], part);
+                *lane = add(*lane, sums[usize::from(position) % MAX_ELEMENTS], part);
             }
         }
         // SAFETY: by the contract.
@@ -175,11 +175,11 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
 #[inline(always)]
 fn accumulate<T: Copy>(
     size: Size,
-    (a, b): (&[T; MOST], &[T; MOST]),
-    sums: &mut [T; MOST],
+    (a, b): (&[T; MAX_ELEMENTS], &[T; MAX_ELEMENTS]),
+    sums: &mut [T; MAX_ELEMENTS],
     step: impl Fn(T, T, T) -> T,
 ) {
-    /// Rows at a time: their dependency chains are independent.
+    /// Rows processed together: their dependency chains are independent.
     const ROWS: usize = 4;
     let Size { m, n, k } = size;
     for row in (0..m).step_by(ROWS) {
@@ -236,7 +236,7 @@ unsafe fn floats(file: RegisterFile, matrix: &Matrix, product: &Product) {
     unsafe {
         let (left, right) = (gathered!(1, a), gathered!(2, a));
         let mut sums = gathered!(3, c);
-        // The product is exact, so that this is a fused step on every host.
+        // The product is exact, so this equals a fused multiply-add on every host.
         accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
         if d == Element::F16 {
             scatter(file, (matrix, product), &sums, |word: u32, sum, part| {

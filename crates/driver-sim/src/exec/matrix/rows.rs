@@ -1,4 +1,4 @@
-//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits; each lane gives
+//! `ldmatrix`, `stmatrix` and `movmatrix`: matrices of 8 × 8 elements of 16 bits; each lane holds
 //! the address of a row.
 
 use super::{Matrix, access_bytes, addresses};
@@ -10,7 +10,7 @@ use crate::exec::registers::{Lanes, RegisterFile};
 /// A matrix of 8 × 8 elements of 16 bits.
 type Rows = [[u16; 8]; 8];
 
-/// The elements that each lane holds of a matrix: two neighbours in a row, or in a column when
+/// The elements of a matrix in each lane: two adjacent elements of a row, or of a column if
 /// transposed.
 fn lanes_of_rows(rows: &Rows, transposed: bool) -> Lanes<u32> {
     std::array::from_fn(|lane| {

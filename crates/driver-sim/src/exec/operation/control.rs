@@ -1,4 +1,4 @@
-//! Branches, ends, barriers of a block, and clocks.
+//! Branches, exits, barriers of a block, and clocks.
 
 use super::operations;
 use crate::exec::access::LaneFault;
@@ -13,11 +13,11 @@ use crate::exec::warp::{Deadlock, Warp};
 
 /// `cudaCGScopeGrid`.
 const GRID_SCOPE: u32 = 1;
-/// `cudaErrorUnknown`, with which `cudaCGSynchronize` refuses the handle 0.
+/// `cudaErrorUnknown`, which `cudaCGSynchronize` returns for handle 0.
 const NO_GRID: u32 = 999;
 
 operations! {
-    /// Branches, ends, barriers and clocks.
+    /// Branches, exits, barriers and clocks.
     enum Control {
         /// `bra`. The target is a label until labels are resolved, then an instruction.
         Branch() <- () { target: u32 };
@@ -46,7 +46,7 @@ operations! {
         GridHandle(d) <- (scope);
         /// `cudaCGSynchronize`: 0 after the barrier, or an error if the handle is 0.
         GridBarrier(d) <- (handle);
-        /// Reached by lanes whose index of `brx.idx` is not in its table.
+        /// The fault of lanes whose `brx.idx` index is not in the table.
         BranchOutOfTable() <- ();
         /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
         Barrier() <- (id, count) { arrives: bool };
@@ -90,7 +90,7 @@ impl Control<Offset> {
         warp: &mut Warp,
         (lanes, now): (ActiveLanes, u64),
     ) -> Result<Next, Deadlock> {
-        // SAFETY: decoding made the registers as wide as each operation asks.
+        // SAFETY: decoding ensures the register widths of each operation.
         unsafe {
             let barrier = |id| lanes.file.read::<u32>(id)[lanes.first()];
             match *self {
@@ -183,7 +183,8 @@ impl Control<Offset> {
     }
 }
 
-/// The failed assertion of the first active lane. Out of line, as kernels rarely call it.
+/// Creates the fault of a failed assertion in the first active lane. Out of line, because kernels
+/// rarely call it.
 ///
 /// # Safety
 ///
@@ -197,7 +198,7 @@ unsafe fn assertion(
 ) -> FaultKind {
     let lane = lanes.first();
     let memory = LaneMemory { memories: &machine.memories, lane };
-    // SAFETY: decoding made the registers this wide.
+    // SAFETY: decoding ensures the widths of the registers.
     let places = unsafe {
         let word = |register| lanes.file.read::<u64>(register)[lane];
         (word(message), word(file), lanes.file.read::<u32>(line)[lane], word(name))
@@ -205,7 +206,7 @@ unsafe fn assertion(
     FaultKind::assertion(&memory, places).unwrap_or_else(|(kind, _)| kind)
 }
 
-/// Prints a text for each active lane. Out of line, as kernels rarely call it.
+/// Prints a text for each active lane. Out of line, because kernels rarely call it.
 ///
 /// # Safety
 ///
@@ -217,7 +218,7 @@ unsafe fn print(
     lanes: ActiveLanes,
     (d, format, list): (Offset, Offset, Offset),
 ) -> Result<(), LaneFault> {
-    // SAFETY: decoding made the registers this wide.
+    // SAFETY: decoding ensures the widths of the registers.
     let (formats, lists) =
         unsafe { (lanes.file.read::<u64>(format), lanes.file.read::<u64>(list)) };
     let mut counts = [0u32; LANES];
@@ -232,8 +233,8 @@ unsafe fn print(
     Ok(())
 }
 
-/// Sets the value of a conditional handle for each active lane; returns the fault of a lane that
-/// cannot. Out of line, as kernels rarely call it.
+/// Sets the value of a conditional handle for each active lane. Returns the fault of a failing
+/// lane. Out of line, because kernels rarely call it.
 ///
 /// # Safety
 ///
@@ -245,7 +246,7 @@ unsafe fn set_conditional(
     lanes: ActiveLanes,
     (handle, value): (Offset, Offset),
 ) -> Option<LaneFault> {
-    // SAFETY: decoding made the registers this wide.
+    // SAFETY: decoding ensures the widths of the registers.
     let (handles, values) =
         unsafe { (lanes.file.read::<u64>(handle), lanes.file.read::<u32>(value)) };
     let Some(conditions) = machine.conditions else {
@@ -255,7 +256,7 @@ unsafe fn set_conditional(
     wrong.map(|lane| (FaultKind::Undefined(Undefined::ConditionalHandle), lane as u32))
 }
 
-/// Allocates a block of the heap for each active lane. Out of line, as kernels rarely call it.
+/// Allocates a heap block for each active lane. Out of line, because kernels rarely call it.
 ///
 /// # Safety
 ///
@@ -264,7 +265,7 @@ unsafe fn set_conditional(
 #[inline(never)]
 unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, (d, size): (Offset, Offset)) {
     let heap = machine.memories.global.heap();
-    // SAFETY: decoding made the registers this wide.
+    // SAFETY: decoding ensures the widths of the registers.
     unsafe {
         let (sizes, mut blocks) = (lanes.file.read::<u64>(size), [0u64; LANES]);
         for lane in lanes.iter() {
@@ -274,8 +275,8 @@ unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, (d, size): (Offset
     }
 }
 
-/// Frees a block of the heap for each active lane; returns a lane that has none. A null pointer
-/// does nothing.
+/// Frees a heap block for each active lane. Returns a lane whose address is not a block. Null is
+/// ignored.
 ///
 /// # Safety
 ///
@@ -284,7 +285,7 @@ unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, (d, size): (Offset
 #[inline(never)]
 unsafe fn free(machine: &Machine<'_>, lanes: ActiveLanes, address: Offset) -> Option<u32> {
     let heap = machine.memories.global.heap();
-    // SAFETY: decoding made the register this wide.
+    // SAFETY: decoding ensures the width of the register.
     let addresses = unsafe { lanes.file.read::<u64>(address) };
     let is_freed = |lane: &usize| {
         addresses[*lane] == 0 || heap.is_some_and(|heap| heap.free(addresses[*lane]))
@@ -297,7 +298,7 @@ fn fault(kind: FaultKind, lanes: ActiveLanes) -> Next {
     Next::Pause(Pause::Fault(kind, lanes.mask.trailing_zeros()))
 }
 
-/// Pauses at a barrier, which all lanes of the warp must reach together.
+/// Pauses at a barrier, which all lanes of the warp must reach converged.
 fn pause_at(barrier: Pause, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
     if lanes.mask != warp.active {
         return Ok(fault(FaultKind::BarrierDivergence, lanes));
@@ -310,7 +311,7 @@ fn pause_at(barrier: Pause, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next,
     Ok(Next::Pause(barrier))
 }
 
-/// Ends the active lanes. Copies that they did not wait for land now.
+/// Ends the active lanes. Copies without a wait land now.
 fn exit(machine: &mut Machine<'_>, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
     machine.memories.pc = warp.pc;
     if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, lanes.mask, None) {

@@ -1,4 +1,4 @@
-//! Moves and conversions between common types. [`crate::exec::convert`] has the others.
+//! Moves and conversions between common types. [`crate::exec::convert`] has the other conversions.
 
 use super::lane_operations;
 use crate::exec::float;
@@ -23,7 +23,7 @@ lane_operations! {
         Low32 = |a: u64| a as u32;
         /// `cvt.rn.bf16.f32`.
         F32ToBf16 = |a: u32| float::bf16(a);
-        /// `cvt.rn.bf16x2.f32`: the first operand is above the second.
+        /// `cvt.rn.bf16x2.f32`: the first operand is in the upper half.
         F32ToBf16x2 = |a: u32, b: u32| float::bf16(a) << 16 | float::bf16(b);
         /// `cvt.f64.f32`.
         F32ToF64 = |a: u32| float::widen(a);

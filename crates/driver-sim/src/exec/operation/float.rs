@@ -1,9 +1,9 @@
 //! Floating-point arithmetic rounded to nearest, without `.sat` and, except for exponentials and
 //! approximate reciprocals, without `.ftz`.
 //!
-//! `f32` results that are NaN are the canonical NaN; `f64` results pass on an operand. Approximate
-//! instructions are computed more accurately than hardware does; see [`crate::exec::float`]. Other
-//! modes are functions of one lane there and in [`crate::exec::double`].
+//! NaN results of `f32` are the canonical NaN; NaN results of `f64` are a NaN operand. Approximate
+//! instructions are more accurate than on hardware; see [`crate::exec::float`]. Other modes are
+//! per-lane functions there and in [`crate::exec::double`].
 
 use super::lane_operations;
 use crate::exec::float::{self, canonical, d as double, f, result64};
@@ -51,11 +51,11 @@ lane_operations! {
         Sub64 = |a: u64, b: u64| result64(double(a) - double(b), &[a, b]);
         /// `mul.f64`.
         Mul64 = |a: u64, b: u64| result64(double(a) * double(b), &[a, b]);
-        /// `fma.f64`; of several NaN operands it passes on `b`, then `c`, then `a`.
+        /// `fma.f64`. A NaN result is the first NaN of `b`, `c`, `a`.
         Fma64 = |a: u64, b: u64, c: u64| {
             result64(double(a).mul_add(double(b), double(c)), &[a, c, b])
         };
-        /// `div.f64`; of two NaN operands it passes on `a`.
+        /// `div.f64`. A NaN result is the first NaN of `a`, `b`.
         Div64 = |a: u64, b: u64| result64(double(a) / double(b), &[b, a]);
         /// `sqrt.f64`.
         Sqrt64 = |a: u64| result64(double(a).sqrt(), &[a]);

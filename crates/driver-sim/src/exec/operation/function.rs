@@ -1,5 +1,5 @@
-//! Operations that are executed one lane at a time: functions of a lane, and moves between a
-//! register and its parts.
+//! Operations that run lane by lane: per-lane functions, and moves between a register and its
+//! parts.
 
 use super::operations;
 use crate::exec::interpreter::Machine;
@@ -7,7 +7,7 @@ use crate::exec::program::{LaneOperation, Width};
 use crate::exec::registers::{ActiveLanes, Offset};
 
 operations! {
-    /// Functions of one lane, and packing. `function` is an index into the lane operations of the
+    /// Per-lane functions, and packing. `function` is an index into the lane operations of the
     /// program; `bits` is the width of a part.
     enum Function {
         /// A function of one operand.
@@ -16,7 +16,7 @@ operations! {
         Apply2(d) <- (a, b) { function: u32 };
         /// A function of three operands.
         Apply3(d) <- (a, b, c) { function: u32 };
-        /// A function of four operands of 32 bits; the fourth is passed above the third.
+        /// A function of four 32-bit operands; the fourth is passed in the upper half of the third.
         Apply4(d) <- (a, b, c, e) { function: u32 };
         /// `mov.b32 d, {a, b}` and `mov.b64 d, {a, b}`.
         Pack2(d) <- (a, b) { bits: u32 };
@@ -37,7 +37,7 @@ impl Function<Offset> {
     /// The operation must come from decoding the program of `machine`.
     #[inline(always)]
     pub(in crate::exec) unsafe fn execute(&self, machine: &Machine<'_>, lanes: ActiveLanes) {
-        // SAFETY: decoding made the indices and registers for this program.
+        // SAFETY: decoding created the indices and registers for this program.
         unsafe {
             let operation = |index: u32| machine.program.lanes.get_unchecked(index as usize);
             match *self {
@@ -62,7 +62,7 @@ impl Function<Offset> {
 
 /// # Safety
 ///
-/// The registers must be as wide as the operation says.
+/// The registers must have the widths of the operation.
 #[inline(never)]
 unsafe fn apply(lanes: ActiveLanes, d: Offset, from: &[Offset], operation: &LaneOperation) {
     for lane in lanes.iter() {
@@ -85,7 +85,7 @@ fn width(bits: u32) -> Width {
 
 /// # Safety
 ///
-/// The registers must hold parts of `bits` bits and all of them together.
+/// The registers must have the widths of the parts and of the whole.
 #[inline(never)]
 unsafe fn pack(lanes: ActiveLanes, d: Offset, parts: &[Offset], bits: u32) {
     let whole = width(bits * parts.len() as u32);

@@ -1,7 +1,6 @@
 //! Integer arithmetic and logic on registers of 32 and 64 bits.
 //!
-//! Arithmetic wraps. Other widths and modifiers are functions of one lane in
-//! [`crate::exec::integer`].
+//! Arithmetic wraps. Other widths and modifiers are per-lane functions in [`crate::exec::integer`].
 
 use super::lane_operations;
 use crate::exec::registers::{ActiveLanes, Offset};
@@ -41,9 +40,9 @@ lane_operations! {
         MinS32 = |a: i32, b: i32| a.min(b);
         /// `max.s32`.
         MaxS32 = |a: i32, b: i32| a.max(b);
-        /// `div.u32`; division by zero gives all ones, as on hardware.
+        /// `div.u32`; division by zero returns all ones, as on hardware.
         DivU32 = |a: u32, b: u32| a.checked_div(b).unwrap_or(u32::MAX);
-        /// `rem.u32`; division by zero gives all ones, as on hardware.
+        /// `rem.u32`; division by zero returns all ones, as on hardware.
         RemU32 = |a: u32, b: u32| a.checked_rem(b).unwrap_or(u32::MAX);
         /// `mad.lo.u32`, `mad.lo.s32`.
         MadLow32 = |a: u32, b: u32, c: u32| a.wrapping_mul(b).wrapping_add(c);

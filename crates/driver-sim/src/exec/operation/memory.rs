@@ -1,7 +1,7 @@
 //! Loads, stores, atomics, and asynchronous copies.
 //!
 //! Loads and stores of 32-bit words in global and shared memory check all lanes at once
-//! ([`crate::exec::words`]); everything else goes lane by lane ([`crate::exec::access`]).
+//! ([`crate::exec::words`]); all other accesses run lane by lane ([`crate::exec::access`]).
 
 use super::operations;
 use crate::exec::access::{LaneFault, load_any, store_any};
@@ -62,7 +62,7 @@ operations! {
         /// `atom` and `red`: `c` is read by compare-and-swap.
         Atomic(d) <- (address, b, c) { atomic: u32 };
 
-        /// `cp.async`. `size` is a number of bytes or, as the copy says, a predicate.
+        /// `cp.async`. `size` is a number of bytes or, depending on the copy, a predicate.
         CopyAsync() <- (target, source, size) { copy: u32 };
         /// `cp.async.commit_group`.
         CommitGroup() <- ();
@@ -74,7 +74,7 @@ operations! {
 }
 
 impl<R: Copy> Memory<R> {
-    /// The same access, lane by lane.
+    /// Returns the lane-by-lane form of the access.
     pub(in crate::exec) fn lane_by_lane(self) -> Self {
         use Memory as M;
         match self {
@@ -134,7 +134,7 @@ impl Memory<Offset> {
         warp: &mut Warp,
         lanes: ActiveLanes,
     ) -> Result<(), LaneFault> {
-        // SAFETY: decoding made registers, indices and offsets for this program.
+        // SAFETY: decoding created registers, indices and offsets for this program.
         unsafe {
             match *self {
                 Self::Parameter32 { d, offset } => {

@@ -47,7 +47,7 @@ impl Predicate<Offset> {
     /// The operation must come from decoding for the register file of `lanes`.
     #[inline(always)]
     pub(in crate::exec) unsafe fn execute(&self, lanes: ActiveLanes) {
-        // SAFETY: decoding made the registers as wide as each operation asks.
+        // SAFETY: decoding ensures the register widths of each operation.
         unsafe {
             let bits = |register| lanes.file.predicate(register);
             match *self {

@@ -1,7 +1,6 @@
 //! Matrix instructions of a warp (`ldmatrix`, `mma`, `wmma`, …) and of a warpgroup (`wgmma`).
 //!
-//! They have many registers, which the program keeps in the tables the operations
-//! index.
+//! Their registers are in tables of the program, which the operations index.
 
 use crate::exec::access::LaneFault;
 use crate::exec::fault::FaultKind;
@@ -28,7 +27,7 @@ pub(in crate::exec) enum Tensor {
     FenceAsync,
 }
 
-/// Barriers in shared memory and bulk copies.
+/// An mbarrier or bulk copy instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) struct Bulk {
     /// The index in the bulk instructions of the program.
@@ -42,7 +41,7 @@ impl<R> From<Tensor> for super::Operation<R> {
 }
 
 impl Tensor {
-    /// Why the operation is undefined if only some lanes of a warp execute it, if it is.
+    /// The undefined behaviour if only some lanes of a warp execute the operation, if any.
     pub(in crate::exec) fn needs_all_lanes(self) -> Option<Undefined> {
         match self {
             Self::Matrix { .. } => Some(Undefined::PartialMatrix),
@@ -70,7 +69,7 @@ impl Tensor {
         }
         machine.memories.pc = warp.pc;
         let (program, memories) = (machine.program, &mut machine.memories);
-        // SAFETY: decoding made the indices and registers for this program.
+        // SAFETY: decoding created the indices and registers for this program.
         unsafe {
             match self {
                 Self::Matrix { matrix } => {

@@ -1,6 +1,7 @@
 //! Operations between the lanes of a warp: shuffles, votes, matches, reductions.
 //!
-//! All of them name their members in a register and wait until the members have arrived.
+//! All have a member mask in a register and wait until the members have arrived, except
+//! `activemask`.
 
 use super::operations;
 use crate::exec::access::LaneFault;
@@ -25,14 +26,14 @@ pub(in crate::exec) enum ShuffleMode {
     Index,
 }
 
-/// Whether an operation was executed that may have to wait.
+/// The outcome of an operation that may have to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum Outcome {
     /// It was executed.
     Executed,
-    /// Some members have not arrived; the warp has to wait at the instruction.
+    /// Some members have not arrived; the warp must wait at the instruction.
     MembersMissing,
-    /// It was executed, and other warps have their turn.
+    /// It was executed, and the turn of the warp ends.
     Yields,
 }
 
@@ -67,7 +68,7 @@ operations! {
 }
 
 impl<R: Copy> WarpWide<R> {
-    /// The register that names the members, if the operation has one.
+    /// The register of the member mask, if the operation has one.
     fn members(&self) -> Option<R> {
         match *self {
             Self::ActiveMask { .. } => None,
@@ -100,7 +101,7 @@ impl WarpWide<Offset> {
         lanes: ActiveLanes,
     ) -> Result<Outcome, LaneFault> {
         let mask = lanes.mask;
-        // SAFETY: decoding made the registers as wide as each operation asks.
+        // SAFETY: decoding ensures the register widths of each operation.
         unsafe {
             if let Some(members) = self.members()
                 && arrive(warp, lanes, members)? == Arrival::Incomplete

@@ -40,7 +40,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// The access that a new one races with.
+    /// Returns the recorded access that a new access races with.
     pub(super) fn conflict(
         &self,
         kind: AccessKind,

@@ -32,17 +32,17 @@ fn a_copy_lands_at_its_wait() {
 }
 
 #[test]
-fn without_a_wait_there_is_poison() {
+fn without_a_wait_the_destination_is_poison() {
     let poison = vec![POISON; 64];
-    // The previous contents are gone, too.
+    // Issuing the copy destroys the previous contents, too.
     let fresh = format!("st.shared.u32 [%r5], 7; {COPY}");
     assert_eq!(run(&fresh, 64), poison);
     assert_eq!(run(&format!("{COPY} cp.async.commit_group;"), 64), poison);
     assert_eq!(run(&format!("{COPY} bar.sync 0;"), 64), poison);
-    // The wait leaves one group open, and there is only one.
+    // The wait allows one open group, and there is only one.
     let early = format!("{COPY} cp.async.commit_group; cp.async.wait_group 1;");
     assert_eq!(run(&early, 64), poison);
-    // A group that was not committed is not waited for.
+    // The wait does not cover an uncommitted group.
     assert_eq!(run(&format!("{COPY} cp.async.wait_group 0;"), 64), poison);
 }
 
@@ -80,7 +80,7 @@ fn each_thread_waits_for_its_own_copies() {
 
 #[test]
 fn a_copy_without_a_wait_lands_by_the_exit_of_its_thread() {
-    // The first warp copies to the place of the second one, which stores there after a barrier and
+    // The first warp copies to the words of the second warp, which stores there after a barrier and
     // loads after another one: by then the first warp may have exited.
     let body = |wait: &str| {
         format!(
@@ -114,14 +114,14 @@ fn missing_source_bytes_are_zero() {
     assert_eq!(words_of(", 0"), 0);
     assert_eq!(words_of(", %p1"), 0);
     assert_eq!(words_of(", !%p1"), 0x0403_0201);
-    // A source that is not read need not exist.
+    // A source that is not read need not be in bounds.
     let body =
         "mov.u64 %rd8, 0; cp.async.cg.shared.global [%r5], [%rd8], 16, 0; cp.async.wait_all;";
     assert_eq!(run(body, 32), vec![0; 32]);
 }
 
 #[test]
-fn both_places_are_checked() {
+fn both_addresses_are_checked() {
     let fault = |body: &str| {
         let start = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r0, 16, %r4; mov.u64 %rd7, %rd2;";
         fault_of(&kernel_with(TILE, &format!("{start} {body}")), 1, 4).kind

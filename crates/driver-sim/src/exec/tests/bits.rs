@@ -5,7 +5,7 @@ use super::{binary, binary_wide};
 const M: u32 = u32::MAX;
 
 #[test]
-fn sums_wrap_and_saturate_only_when_asked() {
+fn sums_wrap_and_saturate_only_with_sat() {
     let pairs = [(M, 1), (5, 7), (0x7fff_ffff, 1), (0x8000_0000, M)];
     assert_eq!(binary("add.u32 %r9, %r7, %r8;", &pairs), [0, 12, 0x8000_0000, 0x7fff_ffff]);
     let saturated = [0, 12, 0x7fff_ffff, 0x8000_0000];
@@ -85,7 +85,7 @@ fn logic_fields_and_counts() {
 }
 
 #[test]
-fn narrow_integers_ignore_what_is_above_them() {
+fn narrow_integers_ignore_upper_bits() {
     let body = "cvt.u16.u32 %h1, %r7; cvt.u16.u32 %h2, %r8; add.u16 %h3, %h1, %h2;
         cvt.u32.u16 %r9, %h3;";
     assert_eq!(binary(body, &[(0x1_ffff, 2), (5, 6)]), [1, 11]);

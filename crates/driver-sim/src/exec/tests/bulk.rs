@@ -1,5 +1,4 @@
-//! Barriers in shared memory, bulk copies and tensor maps, and the mistakes with them that are
-//! found.
+//! mbarriers, bulk copies and tensor maps, and the detected mistakes with them.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Type;
@@ -12,7 +11,7 @@ use crate::tensor_map::{Swizzle, TensorMap, TensorMapError};
 
 mod cluster;
 
-/// Rows and columns of both matrices, which are of 32-bit words.
+/// Rows and columns of both matrices of 32-bit words.
 const ROWS: u32 = 40;
 const COLUMNS: u32 = 48;
 /// Rows and columns of a tile, and its bytes.
@@ -60,7 +59,7 @@ fn number(row: u32, column: u32) -> u32 {
     row * 1000 + column + 1
 }
 
-/// Runs one block; the target matrix, whose elements start as 7.
+/// Runs one block and returns the target matrix, whose elements are initially 7.
 fn run_with(
     program: &Program,
     (threads, seed): (u32, u64),
@@ -69,7 +68,7 @@ fn run_with(
     run_launch(program, swizzle, Launch { block: [threads, 1, 1], seed, ..Launch::default() })
 }
 
-/// Runs a launch with operands; the target matrix.
+/// Runs a launch with operands and returns the target matrix.
 fn run_launch(program: &Program, swizzle: Swizzle, request: Launch<'_>) -> Result<Vec<u32>, Fault> {
     let memory = Memory::new(1 << 24);
     let bytes = u64::from(ROWS * COLUMNS * 4);
@@ -119,7 +118,7 @@ fn misuse(program: &Program, threads: u32) -> ProxyMisuse {
     }
 }
 
-/// Makes the barriers, with `full` for one arrival and `empty` for all of a warp.
+/// Initializes the mbarriers: `full` for one arrival, `empty` for all lanes of a warp.
 fn init<'k>(k: &Kernel<'k>, given: Given<'k>) {
     k.when(k.tid_x().eq(0), || {
         for stage in 0..4 {
@@ -170,7 +169,7 @@ fn a_tile_arrives_with_its_phase() {
 }
 
 #[test]
-fn elements_outside_of_the_tensor_are_zero_and_are_not_stored() {
+fn elements_outside_the_tensor_are_zero_and_are_not_stored() {
     let program = entry(|k, given| {
         init(k, given);
         load_first(k, given, (COLUMNS - 4, ROWS - 2));
@@ -213,7 +212,7 @@ fn elements_outside_of_the_tensor_are_zero_and_are_not_stored() {
 }
 
 #[test]
-fn a_swizzle_mixes_the_pieces_of_rows_and_a_store_unmixes_them() {
+fn loads_swizzle_rows_and_stores_undo_it() {
     let program = |through: bool| {
         entry(move |k, given| {
             init(k, given);
@@ -312,7 +311,7 @@ enum Mistake {
 }
 
 #[test]
-fn warps_with_roles_pass_tiles_through_stages() {
+fn producer_and_consumer_warps_pass_tiles_through_stages() {
     let out = run(&pipeline(Mistake::None), 64);
     for (index, &word) in out.iter().enumerate() {
         let (row, column) = (index as u32 / COLUMNS, index as u32 % COLUMNS);
@@ -321,7 +320,7 @@ fn warps_with_roles_pass_tiles_through_stages() {
 }
 
 #[test]
-fn races_are_looked_for_across_phases() {
+fn races_are_detected_across_phases() {
     let program = pipeline(Mistake::None);
     let memory = Memory::new(1 << 24);
     let bytes = u64::from(ROWS * COLUMNS * 4);
@@ -340,7 +339,7 @@ fn races_are_looked_for_across_phases() {
 }
 
 #[test]
-fn mistakes_with_stages_are_found() {
+fn mistakes_with_stages_are_detected() {
     let again = misuse(&pipeline(Mistake::NoEmptyWait), 64);
     assert!(matches!(again, ProxyMisuse::TooManyArrivals { .. }), "{again}");
     for mistake in [Mistake::NoFullWait, Mistake::EarlyRelease] {
@@ -364,7 +363,7 @@ fn mistakes_with_stages_are_found() {
 }
 
 #[test]
-fn barriers_are_made_once_and_before_their_use() {
+fn mbarriers_are_initialized_once_and_before_use() {
     let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| misuse(&entry(describe), 32);
     let unmade = misuse(|k, given| k.mbarrier_arrive(given.full));
     assert!(matches!(unmade, ProxyMisuse::NoBarrier { .. }), "{unmade}");
@@ -398,7 +397,7 @@ fn barriers_are_made_once_and_before_their_use() {
 }
 
 #[test]
-fn an_ended_barrier_can_be_made_again() {
+fn an_invalidated_mbarrier_can_be_initialized_again() {
     let program = entry(|k, given| {
         k.when(k.tid_x().eq(0), || {
             k.mbarrier_init(given.full, 1);
@@ -416,7 +415,7 @@ fn an_ended_barrier_can_be_made_again() {
 }
 
 #[test]
-fn the_places_of_copies_are_checked() {
+fn addresses_of_copies_are_checked() {
     let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| {
         let program = entry(move |k, given| {
             init(k, given);
@@ -450,7 +449,7 @@ fn the_places_of_copies_are_checked() {
 }
 
 #[test]
-fn bytes_that_are_no_tensor_map_are_refused() {
+fn invalid_tensor_map_bytes_are_refused() {
     let program = entry(|k, given| {
         init(k, given);
         load_first(k, given, (0, 0));
@@ -503,7 +502,7 @@ fn a_store_reads_its_source_before_it_may_be_used_again() {
 }
 
 #[test]
-fn runs_of_bytes_are_copied_both_ways() {
+fn contiguous_bytes_are_copied_both_ways() {
     let program = entry(|k, given| {
         init(k, given);
         k.when(k.tid_x().eq(0), || {
@@ -532,7 +531,7 @@ fn a_block_may_not_end_while_its_shared_memory_is_written() {
 }
 
 #[test]
-fn registers_are_given_from_warp_to_warp() {
+fn setmaxnreg_moves_registers_between_warps() {
     let program = |more: u32| {
         entry(move |k, given| {
             k.when_else(
@@ -556,7 +555,7 @@ fn registers_are_given_from_warp_to_warp() {
 }
 
 #[test]
-fn named_barriers_hold_some_warps_while_others_wait_for_phases() {
+fn named_barriers_and_mbarriers_work_in_one_block() {
     let program = entry(|k, given| {
         init(k, given);
         let group = NamedBarrier { id: k.constant(1), threads: 64 };

@@ -1,4 +1,4 @@
-//! Products of tiles that tensor copies have laid out in shared memory.
+//! Products of tiles in shared memory, loaded by tensor copies.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Type;
@@ -14,15 +14,15 @@ use crate::tensor_map::{Swizzle, TensorMap};
 const EXTENT: u32 = 64;
 const TILE_BYTES: u32 = EXTENT * 128;
 
-/// Where matrix a is.
+/// The location of matrix a.
 #[derive(Clone, Copy, PartialEq)]
 enum Where {
     Shared,
     Registers,
 }
 
-/// One warpgroup multiplies a tile of each matrix and stores the 64 × 64 sums, which start as 1
-/// and are dropped unless the first product adds to them. It waits for the tiles if `waits`.
+/// One warpgroup multiplies a tile of each matrix and stores the 64 × 64 sums. They are initially
+/// 1, which the first product overwrites unless `adds`. It waits for the tiles if `waits`.
 fn product(element: HalfType, place: Where, (adds, waits): (bool, bool)) -> Program {
     let entry = Kernel::build("product", |k| {
         k.max_threads(128);
@@ -90,7 +90,7 @@ fn pairs(element: HalfType, matrix: u32) -> Vec<u32> {
     let bits = |value: i32| match element {
         HalfType::Bf16 => (value as f32).to_bits() >> 16,
         HalfType::F16 if value == 0 => 0,
-        // The exponent of f16 has a bias of 15 in place of 127, and the mantissa 10 bits.
+        // The exponent of f16 has a bias of 15 instead of 127, and the mantissa 10 bits.
         HalfType::F16 => {
             let single = (value as f32).to_bits();
             let exponent = (single >> 23 & 0xff) - 127 + 15;
@@ -152,7 +152,7 @@ fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
 }
 
 #[test]
-fn a_product_of_a_tile_that_has_not_landed_is_refused() {
+fn a_product_of_a_tile_in_flight_is_refused() {
     let element = HalfType::Bf16;
     let program = product(element, Where::Shared, (false, false));
     let Err(FaultKind::AsyncProxy(misuse)) = run(&program, element) else {

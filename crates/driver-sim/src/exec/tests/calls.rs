@@ -51,8 +51,8 @@ fn a_call_under_a_guard_leaves_the_other_lanes_alone() {
 
 #[test]
 fn mutual_recursion_and_its_arrays_in_local_memory() {
-    // Sums 1..=n by turns through the address of a variable of the first caller; every frame has
-    // an array of its own that it fills before the call and reads after it.
+    // Two functions call each other to sum 1..=n through the address of a variable of the first
+    // caller; every frame fills its own array before the call and reads it after.
     let function = |name: &str, other: &str| {
         format!(
             ".func {name}(.param .b32 n, .param .b64 to) {{
@@ -155,7 +155,7 @@ fn each_thread_has_a_block_of_the_heap() {
 }
 
 #[test]
-fn a_full_heap_gives_null() {
+fn a_full_heap_returns_null() {
     let body = "mov.u64 %rd10, 6000000; call (%rd7), malloc, (%rd10);
         call (%rd8), malloc, (%rd10);
         setp.ne.u64 %p1, %rd7, 0; setp.eq.u64 %p2, %rd8, 0; and.pred %p1, %p1, %p2;
@@ -176,21 +176,21 @@ fn a_block_is_freed_once() {
 }
 
 #[test]
-fn a_pointer_to_no_function_is_named() {
+fn a_call_through_an_invalid_pointer_is_reported() {
     let body = "p: .callprototype _ (); mov.u64 %rd7, 8; call %rd7, p;";
     let fault = fault_of(&kernel(body), 1, 4);
     assert_eq!(fault.kind, FaultKind::Undefined(Undefined::CallTarget));
 }
 
 #[test]
-fn a_recursion_without_an_end_fills_the_stack() {
+fn endless_recursion_overflows_the_stack() {
     let function = ".func f() { call f; ret; }";
     let fault = fault_of(&with_functions(function, "call f;"), 1, 4);
     assert_eq!(fault.kind, FaultKind::Undefined(Undefined::StackOverflow));
 }
 
 #[test]
-fn what_a_called_function_lacks_is_refused_with_its_line() {
+fn an_unsupported_instruction_of_a_called_function_is_refused_with_its_line() {
     let function = ".extern .func g();\n.func f() {\ncall g;\ncall f;\nret; }";
     let error = decode(&with_functions(function, "call f;")).unwrap_err().to_string();
     assert!(error.contains("in `f`") && error.contains("call g"), "{error}");

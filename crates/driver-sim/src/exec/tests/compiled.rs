@@ -79,14 +79,14 @@ fn a_pipeline_of_asynchronous_copies() {
     // With one more group in flight, the data has not landed.
     let weak = text.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;");
     assert!(run(&weak, false).unwrap()[0].is_nan());
-    // Without barriers the threads race, whatever the order in which they happen to run.
+    // Without barriers the threads race in any order of execution.
     let loose = text.replace("barrier.sync \t0;", "").replace("bar.sync \t0;", "");
     assert_ne!(loose, text);
     assert!(run(&loose, true).unwrap_err().to_string().contains("a race"));
 }
 
 #[test]
-fn a_product_of_a_matrix_that_was_loaded() {
+fn a_product_of_a_loaded_matrix() {
     // Ones in a; b is a part of it.
     let one = u32::from_le_bytes([half(1.0), half(1.0)].concat().try_into().unwrap());
     let bench = Bench::new(&[one.to_le_bytes(); 64].concat(), 512);

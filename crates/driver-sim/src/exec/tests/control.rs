@@ -16,7 +16,7 @@ fn both_sides_of_a_branch_are_taken() {
 }
 
 #[test]
-fn lanes_leave_a_loop_one_by_one() {
+fn lanes_leave_a_loop_separately() {
     // Collatz steps: every lane has its own count.
     let body = "mov.u32 %r9, 0;
         LOOP: setp.le.u32 %p1, %r7, 1;
@@ -93,7 +93,7 @@ fn a_block_sum_by_halving() {
 
 #[test]
 fn barriers_have_numbers_and_counts() {
-    // The first warp arrives at barrier 1 and goes on; the second waits for it.
+    // The first warp arrives at barrier 1 and continues; the second waits for it.
     let body = "mov.u32 %r4, %warpid;
         setp.eq.u32 %p1, %r4, 0;
         @!%p1 bra CONSUMER;
@@ -110,7 +110,7 @@ fn barriers_have_numbers_and_counts() {
 
 #[test]
 fn a_lane_may_spin_for_another() {
-    // Lane 0 waits until lane 1, which is further on, has set the flag.
+    // Lane 0 waits until lane 1, at a later instruction, has set the flag.
     let body = "st.shared.u32 [flag], 0;
         setp.ne.u32 %p1, %r0, 0;
         @%p1 bra SETTER;

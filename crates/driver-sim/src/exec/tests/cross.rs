@@ -21,7 +21,7 @@ fn shuffles() {
 }
 
 #[test]
-fn a_shuffle_says_whether_the_source_was_in_range() {
+fn a_shuffle_reports_whether_the_source_is_in_range() {
     let body = "shfl.sync.down.b32 %r9|%p1, %r0, 16, 31, -1; selp.b32 %r9, 1, 0, %p1;";
     assert!(run(body, 32).into_iter().eq((0..32).map(|lane| u32::from(lane < 16))));
 }
@@ -56,7 +56,7 @@ fn lanes_that_have_exited_are_not_expected() {
 
 #[test]
 fn a_shuffle_gathers_lanes_that_have_diverged() {
-    // Lanes come from two sides, one of which jumps straight to the shuffle.
+    // Lanes reach the shuffle by two paths, one of which branches to it directly.
     let body = "mov.u32 %r5, %r0;
         setp.lt.u32 %p1, %r0, 16;
         @%p1 bra MEET;
@@ -67,7 +67,7 @@ fn a_shuffle_gathers_lanes_that_have_diverged() {
 }
 
 #[test]
-fn active_lanes_are_known() {
+fn activemask_returns_the_active_lanes() {
     let body = "mov.u32 %r9, 0;
         setp.lt.u32 %p1, %r0, 4;
         @%p1 activemask.b32 %r9;

@@ -25,7 +25,7 @@ fn misaligned_and_null_addresses() {
 }
 
 #[test]
-fn memory_that_was_freed() {
+fn freed_memory() {
     let text = kernel("ld.global.u32 %r4, [%rd4];");
     let bench = Bench::new(&[0; 128], 4);
     let program = decode(&text).unwrap();
@@ -87,13 +87,13 @@ fn a_barrier_that_some_lanes_do_not_reach() {
     assert_eq!(fault_of(&kernel(diverged), 32, 4).kind, FaultKind::BarrierDivergence);
     let guarded = "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;";
     assert_eq!(fault_of(&kernel(guarded), 32, 4).kind, FaultKind::BarrierDivergence);
-    // Warps at different barriers wait for ever.
+    // Warps at different barriers wait forever.
     let warps = "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;";
     assert_eq!(fault_of(&kernel(warps), 64, 4).kind, FaultKind::BarrierDivergence);
 }
 
 #[test]
-fn a_loop_without_an_end() {
+fn an_endless_loop() {
     let fault = fault_of(&kernel("LOOP: add.u32 %r4, %r4, 1; bra LOOP;"), 32, 4);
     assert_eq!(fault.kind, FaultKind::StepLimit { limit: 1 << 20 });
 }

@@ -8,7 +8,7 @@ fn f(bits: u32) -> f32 {
     f32::from_bits(bits)
 }
 
-/// Values that go wrong somewhere, and ordinary ones.
+/// Edge cases and ordinary values.
 fn awkward() -> Vec<(f32, f32)> {
     let values = [
         0.0,
@@ -35,7 +35,7 @@ fn expect(body: &str, function: impl Fn(f32, f32) -> f32) {
     let pairs = awkward();
     let found = binary_f32(body, &pairs);
     for (&(a, b), found) in pairs.iter().zip(found) {
-        // Kept from the optimizer, which could decide whether this is NaN.
+        // `black_box` keeps the optimizer from deciding `is_nan` at compile time.
         let want = std::hint::black_box(function(a, b));
         let want = if want.is_nan() { NAN } else { want.to_bits() };
         assert_eq!(found, want, "{body} of {a:e} and {b:e}");
@@ -77,7 +77,7 @@ fn directed_rounding_encloses_the_exact_result() {
             |mode: &str| binary_f32(&format!("{};", instruction.replace("RND", mode)), &pairs);
         let (down, up, zero, near) = (run("rm"), run("rp"), run("rz"), run("rn"));
         for (i, &(a, b)) in pairs.iter().enumerate() {
-            // A product is exact in f64; a sum of these is, too, or off by far less than a step.
+            // A product is exact in f64; a sum is exact, too, or its error is far below one ulp.
             let (a, b) = (f64::from(a), f64::from(b));
             let exact = if instruction.starts_with("add") { a + b } else { a * b };
             let (low, high) = (f64::from(f(down[i])), f64::from(f(up[i])));

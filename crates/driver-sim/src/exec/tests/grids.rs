@@ -1,11 +1,11 @@
-//! Grids: threads of the host, orders, dynamic shared memory, limits.
+//! Grids: host threads, orders, dynamic shared memory, limits.
 
 use retrograph_ptx::parse;
 
 use super::{Bench, Fault, Launch, bytes_of, decode, kernel, kernel_with, words};
 use crate::exec::{FaultKind, Program, Undefined};
 
-/// A kernel with work that depends on the thread, so that blocks take different times.
+/// A kernel whose work depends on the thread, so blocks take different times.
 fn uneven() -> Program {
     let body = "ld.global.u32 %r5, [%rd4];
         and.b32 %r6, %r0, 63;
@@ -18,7 +18,7 @@ fn uneven() -> Program {
 }
 
 #[test]
-fn the_number_of_threads_and_the_order_change_nothing() {
+fn results_do_not_depend_on_host_threads_or_order() {
     let program = uneven();
     let input: Vec<u32> = (0..64 * 300).collect();
     let run = |threads, seed| {
@@ -34,7 +34,7 @@ fn the_number_of_threads_and_the_order_change_nothing() {
     for (threads, seed) in [(2, 0), (3, 0), (3, 99), (8, 0), (8, 1), (1, 7)] {
         let (stats, output) = run(threads, seed);
         assert!(output == alone.1, "{threads} threads, seed {seed}");
-        // With a seed, groups of lanes may run one by one that could run together.
+        // With a seed, groups of lanes may run separately that could run together.
         assert!(seed != 0 || stats == alone.0, "{threads} threads");
     }
 }
@@ -91,7 +91,7 @@ fn a_lane_and_a_warp_may_wait_for_another_one() {
     }
 }
 
-/// Which of two writers is last, over seeds.
+/// The set of last writers over seeds.
 fn last_writers(body: &str, block: u32) -> std::collections::BTreeSet<u32> {
     let program = decode(&kernel(body)).unwrap();
     let run = |seed| {
@@ -116,7 +116,7 @@ fn seeds_vary_the_order_of_blocks_warps_and_lanes() {
 }
 
 #[test]
-fn the_first_fault_is_reported_whatever_the_number_of_threads() {
+fn the_first_fault_is_reported_for_any_number_of_threads() {
     let body = "LOOP: add.u32 %r5, %r5, 1;
         setp.lt.u32 %p1, %r5, 1000;
         mov.u32 %r6, %r5;
@@ -200,8 +200,8 @@ fn a_launch_without_threads_does_nothing() {
     assert_eq!(bench.launch(&uneven(), launch).unwrap().blocks, 0);
 }
 
-/// A kernel in which each `SYNC` of `body` is a barrier of the grid. It declares the functions of
-/// libcudadevrt under the names that the linker gives them.
+/// A kernel in which each `SYNC` of `body` is a grid barrier. It declares the functions of
+/// libcudadevrt by their linker names.
 fn with_grid_barriers(declarations: &str, body: &str) -> String {
     let sync = "{ .param .b32 scope; .param .b64 handle; .param .b32 flags; .param .b32 code;
         .reg .b64 %grid; st.param.b32 [scope], 1;
@@ -218,8 +218,8 @@ fn with_grid_barriers(declarations: &str, body: &str) -> String {
 }
 
 #[test]
-fn the_barrier_of_a_grid_orders_all_blocks() {
-    // Thrice each thread adds its neighbour's value of the round before, in another block.
+fn a_grid_barrier_orders_all_blocks() {
+    // Three times, each thread adds its neighbour's value of the previous round, in another block.
     let body = "st.global.u32 [%rd3], %r1; mov.u32 %r10, 0;
         add.u32 %r6, %r1, 1; mov.u32 %r5, %nctaid.x; rem.u32 %r6, %r6, %r5;
         mad.lo.u32 %r6, %r6, %r2, %r3; mad.wide.u32 %rd7, %r6, 4, %rd1;
@@ -229,7 +229,7 @@ fn the_barrier_of_a_grid_orders_all_blocks() {
         add.u32 %r7, %r7, %r8; st.global.u32 [%rd3], %r7;
         add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 3; @%p1 bra LOOP;";
     let program = decode(&with_grid_barriers("", body)).unwrap();
-    // More blocks than may begin without waiting for an end, if they do not meet.
+    // More blocks than the maximum of resident blocks without a grid barrier.
     let blocks = 1100u32;
     let expected = |block: u32| {
         let at = |distance: u32| (block + distance) % blocks;
@@ -248,7 +248,7 @@ fn the_barrier_of_a_grid_orders_all_blocks() {
 }
 
 #[test]
-fn the_barrier_of_a_grid_orders_accesses_for_the_race_detector() {
+fn a_grid_barrier_orders_accesses_for_the_race_detector() {
     let neighbour = "xor.b32 %r6, %r0, 64; mad.wide.u32 %rd7, %r6, 4, %rd1;";
     let run = |body: String| {
         let program = decode(&with_grid_barriers("", &body)).unwrap();
@@ -267,7 +267,7 @@ fn the_barrier_of_a_grid_orders_accesses_for_the_race_detector() {
 }
 
 #[test]
-fn a_barrier_of_a_grid_that_a_block_skips_is_a_deadlock() {
+fn a_grid_barrier_that_a_block_skips_is_a_deadlock() {
     let program = |body: &str| decode(&with_grid_barriers("", body)).unwrap();
     let run = |body: &str, cluster| {
         let bench = Bench::new(&[0; 4], 4);
@@ -290,7 +290,7 @@ fn a_barrier_of_a_grid_that_a_block_skips_is_a_deadlock() {
 }
 
 #[test]
-fn a_barrier_of_a_grid_needs_a_cooperative_launch_and_its_handle() {
+fn a_grid_barrier_needs_a_cooperative_launch_and_its_handle() {
     let code_of = |text: &str, is_cooperative| {
         let bench = Bench::new(&[0; 4], 4);
         let launch = Launch { is_cooperative, ..Launch::default() };
@@ -301,7 +301,7 @@ fn a_barrier_of_a_grid_needs_a_cooperative_launch_and_its_handle() {
     let body = with_grid_barriers("", "SYNC").replace("(handle, flags); }", "(handle, flags);");
     let body = body.replacen("(handle, flags);", &format!("(handle, flags); {read}"), 1);
     assert_eq!(code_of(&body, true), Ok(0));
-    // Recorded on an H200: the handle is 0, and the call refuses it.
+    // Recorded on an H200: the handle is 0, and the call rejects it.
     assert_eq!(code_of(&body, false), Ok(999));
     let multi = body.replace("[scope], 1", "[scope], 2");
     assert_eq!(code_of(&multi, true), Ok(999), "the scope of several grids");

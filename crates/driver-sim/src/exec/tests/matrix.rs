@@ -1,5 +1,5 @@
-//! Matrices of a warp, against products of integers. Fragments are laid out here as the PTX manual
-//! describes them for each shape, apart from the formula of the executor.
+//! Matrices of a warp, against products of integers. The fragment layouts here follow the PTX
+//! manual for each shape, independently of the executor's formula.
 
 use super::{bytes_of, decode, fault_of, kernel, kernel_with, run_text, words};
 use crate::exec::FaultKind;
@@ -301,7 +301,8 @@ fn infinities_and_nans_pass_through_a_product() {
     assert_eq!(out[4 + 32], 8.0f32.to_bits());
 }
 
-/// Shared memory holds rows of 8 halves, 1, 2, 3 and so on; each lane names the row of its number.
+/// Shared memory holds rows of 8 16-bit elements, 1, 2, 3 and so on; each lane addresses the row of
+/// its index.
 const TILE: &str = ".shared .align 16 .b8 tile[1024];";
 const FILL: &str = "mov.u32 %r4, tile;
     mad.lo.u32 %r5, %r0, 16, %r4;
@@ -356,10 +357,10 @@ fn matrices_are_stored_as_rows_and_transposed_in_registers() {
         let line = &out[4 * row..][..4];
         // The first matrix was transposed twice.
         assert_eq!(line[..2], [pair(8 * row, 8 * row + 1), pair(8 * row + 2, 8 * row + 3)]);
-        // The second one follows.
+        // The second matrix follows.
         let first = 64 + 8 * row;
         assert_eq!(line[2..], [pair(first, first + 1), pair(first + 2, first + 3)]);
-        // And transposed in its own.
+        // The second matrix, transposed.
         let other = &out[4 * (row + 8)..][..2];
         assert_eq!(other, [pair(64 + row, 72 + row), pair(80 + row, 88 + row)]);
     }
@@ -386,7 +387,8 @@ fn wmma((m, n, k): (usize, usize, usize), layouts: [&str; 4], types: [&str; 4]) 
         lie(b, (k, n), layouts[1], &b_of),
         lie(c, (m, n), layouts[2], &c_of),
     ];
-    // Halves come twice in the 8 registers of a and b, where 16 × 16 elements need 4.
+    // 16-bit elements are duplicated in the 8 registers of a and b, of which 16 × 16 elements need
+    // only 4.
     let factor = |elements: usize| match types[1] {
         "f16" => 8,
         _ => elements / 32 / a.parts(),
@@ -453,7 +455,7 @@ fn all_lanes_take_part_in_a_matrix() {
     undefined(&kernel(product), 16);
     undefined(&kernel(&format!("setp.eq.u32 %p1, %r0, 3; @%p1 ret; {product}")), 32);
     undefined(&kernel(&format!("setp.eq.u32 %p1, %r0, 3; @%p1 {product}")), 32);
-    // Lanes that come by different ways meet there.
+    // Diverged lanes converge at the product.
     let diverged =
         format!("setp.lt.u32 %p1, %r0, 16; @%p1 bra MEET; add.u32 %r4, %r4, 1; MEET: {product}");
     run_text(&kernel(&diverged), 32, &[0; 4], 128);

@@ -1,4 +1,4 @@
-//! Races, which are looked for when a launch asks for it.
+//! Detection of races.
 
 use retrograph_ptx::ast::Space;
 
@@ -6,8 +6,8 @@ use super::{Bench, Fault, Launch, LaunchStats, bytes_of, decode, kernel, kernel_
 use crate::exec::{FaultKind, RacingAccess};
 
 const TILE: &str = ".shared .align 16 .b8 tile[1024];";
-/// `%r5` is the address of the thread's word in shared memory, `%r6` the address of the word 32
-/// threads further.
+/// `%r5` is the address of the thread's word in shared memory, `%r6` the address of the word of the
+/// thread 32 further.
 const PLACES: &str = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r3, 4, %r4;
     xor.b32 %r7, %r3, 32; mad.lo.u32 %r6, %r7, 4, %r4;";
 
@@ -36,7 +36,7 @@ fn expect_race(result: Result<LaunchStats, Fault>, this: RacingAccess, that: Rac
 use RacingAccess::{Read, Write};
 
 #[test]
-fn a_missing_barrier_is_found_with_both_threads() {
+fn a_missing_barrier_is_reported_with_both_threads() {
     let exchange = "st.shared.u32 [%r5], %r3; ld.shared.u32 %r8, [%r6];";
     let fault = shared(exchange).unwrap_err();
     let FaultKind::Race { address, space, ref other, .. } = fault.kind else { panic!("{fault}") };
@@ -67,7 +67,7 @@ fn race_detection_is_off_by_default() {
 }
 
 #[test]
-fn lanes_of_a_warp_race_without_a_barrier_of_the_warp() {
+fn lanes_of_a_warp_race_without_a_warp_barrier() {
     let neighbour = "xor.b32 %r7, %r3, 1; mad.lo.u32 %r6, %r7, 4, %r4;";
     let exchange = |middle: &str| {
         shared(&format!("{neighbour} st.shared.u32 [%r5], %r3; {middle} ld.shared.u32 %r8, [%r6];"))
@@ -78,10 +78,10 @@ fn lanes_of_a_warp_race_without_a_barrier_of_the_warp() {
 }
 
 #[test]
-fn writing_the_same_value_is_no_race() {
+fn writing_the_same_value_is_not_a_race() {
     shared("st.shared.u32 [%r4], 5;").unwrap();
     expect_race(shared("st.shared.u32 [%r4], %r3;"), Write, Write);
-    // Bytes of one word are apart.
+    // Different bytes of a word do not race.
     shared("add.u32 %r5, %r4, %r3; st.shared.u8 [%r5], %r3;").unwrap();
 }
 
@@ -100,7 +100,7 @@ fn atomics_do_not_race_with_each_other() {
 }
 
 #[test]
-fn a_flag_orders_what_was_written_before_it() {
+fn a_flag_orders_earlier_writes() {
     // The second warp spins until the first one has raised the flag.
     let body = |load: &str| {
         format!(
@@ -137,12 +137,12 @@ fn warps_that_only_arrive_are_ordered_before_those_that_wait() {
 }
 
 #[test]
-fn asynchronous_copies_and_matrices_are_seen() {
+fn asynchronous_copies_and_matrices_are_checked() {
     let copy = "mad.wide.u32 %rd7, %r3, 4, %rd2; cp.async.ca.shared.global [%r5], [%rd7], 4;
         cp.async.wait_all;";
     expect_race(shared(&format!("{copy} ld.shared.u32 %r8, [%r6];")), Write, Read);
     shared(&format!("{copy} bar.sync 0; ld.shared.u32 %r8, [%r6];")).unwrap();
-    // A barrier before the wait orders nothing.
+    // A barrier before the wait does not order the copy.
     let early = copy.replace("cp.async.wait_all", "bar.sync 0; cp.async.wait_all");
     expect_race(shared(&format!("{early} ld.shared.u32 %r8, [%r6];")), Write, Read);
     let rows = "and.b32 %r7, %r3, 7; mad.lo.u32 %r6, %r7, 16, %r4;

@@ -1,17 +1,17 @@
-//! Products of warpgroups in tf32, of which one matrix is in registers.
+//! `wgmma` products in tf32 with matrix a in registers.
 
 use super::{bytes_of, fault_of, kernel_with, run_text};
 use crate::exec::{FaultKind, Undefined};
 use crate::memory::POISON;
 
-/// Bytes of b, and steps that a line of it holds and that a thread has of a.
+/// Bytes of b, and steps of a line of b and of a thread's part of a.
 const BYTES: usize = 8192;
 const STEPS: usize = 32;
 const HELD: usize = 16;
 /// A descriptor of lines of 128 bytes whose eights follow each other, without its start.
 const DESCRIPTOR: u64 = 1 << 62 | 64 << 32 | 1 << 16;
 
-/// The element of a matrix at a row or column and a step, and bits that are to be ignored.
+/// The element of a matrix at a row or column and a step, with extra low bits that tf32 ignores.
 fn element(matrix: usize, line: usize, step: usize) -> f32 {
     ((line * (5 + matrix) + step * 7) % 13) as f32 - 6.0
 }
@@ -39,7 +39,7 @@ fn input(columns: usize) -> Vec<u32> {
     words
 }
 
-/// The product of the eight steps that `%a<first>` holds and `%rd21` starts at.
+/// The product of the eight steps in `%a<first>` and at descriptor `%rd21`.
 fn multiply(columns: usize, first: usize) -> String {
     let list = |name: &str, range: std::ops::Range<usize>| {
         range.map(|i| format!("%{name}{i}")).collect::<Vec<_>>().join(", ")
@@ -52,7 +52,7 @@ fn multiply(columns: usize, first: usize) -> String {
     )
 }
 
-/// Four warps fill shared memory and registers, have `body` make products, and store their sums.
+/// Four warps fill shared memory and registers, run `body`, and store their sums.
 fn text(columns: usize, body: &str) -> String {
     let (sums, held) = (columns / 2, HELD / 2);
     let each = |count: usize, what: &dyn Fn(usize) -> String| -> String {
@@ -103,7 +103,7 @@ fn expected(columns: usize, steps: std::ops::Range<usize>) -> Vec<f32> {
 
 const END: &str = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;";
 const FENCE: &str = "wgmma.fence.sync.aligned;";
-/// The next eight steps of b are two pieces of a line further.
+/// The next eight steps of b are two pieces further in a line.
 const NEXT: &str = "add.u64 %rd21, %rd21, 2;";
 
 #[test]
@@ -128,8 +128,7 @@ fn operands_negate_inputs_and_reset_accumulators() {
 #[test]
 fn registers_of_a_must_not_change_until_the_wait() {
     let one = multiply(32, 0);
-    // Between start and wait a register that the program names for the first time has no claim to
-    // the registers of matrix a.
+    // Between start and wait, a new register must not share a slot with the registers of matrix a.
     let busy = "mov.u32 %r30, 7; add.u32 %r31, %r30, %r30; st.global.u32 [%rd22], %r31;";
     assert_eq!(run(32, &format!("{FENCE} {one} {busy} {END}")), expected(32, 0..8));
     let early = format!("{FENCE} {one} wgmma.wait_group.sync.aligned 0;");

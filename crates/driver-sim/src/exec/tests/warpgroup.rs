@@ -1,4 +1,4 @@
-//! Products of warpgroups.
+//! `wgmma` products.
 
 use super::{Bench, bytes_of, decode, fault_of, kernel_with, run_text};
 use crate::exec::{FaultKind, Launch, Undefined};
@@ -10,7 +10,7 @@ const BYTES: usize = 4 * 8192;
 /// A descriptor of lines of 128 bytes whose eights and 64s follow each other, without its start.
 const DESCRIPTOR: u64 = 1 << 62 | 64 << 32 | 512 << 16;
 
-/// Which matrices are transposed, and the columns of b.
+/// The transposed matrices, and the columns of b.
 #[derive(Clone, Copy)]
 struct Case {
     transposed: [bool; 2],
@@ -39,7 +39,7 @@ fn tiles(case: Case) -> Vec<u32> {
     halves.chunks_exact(2).map(|pair| u32::from(pair[0]) | u32::from(pair[1]) << 16).collect()
 }
 
-/// The product of the 16 steps that `%rd20` and `%rd21` start at.
+/// The product of the 16 steps at descriptors `%rd20` and `%rd21`.
 fn multiply(case: Case) -> String {
     let sums: Vec<String> = (0..case.columns / 2).map(|i| format!("%s{i}")).collect();
     let [a, b] = case.transposed.map(u8::from);
@@ -51,7 +51,7 @@ fn multiply(case: Case) -> String {
     )
 }
 
-/// Four warps fill shared memory, have `body` make products, and store their sums.
+/// Four warps fill shared memory, run `body`, and store their sums.
 fn text(case: Case, body: &str) -> String {
     let (sums, tile) = (case.columns / 2, format!(".shared .align 1024 .b8 tile[{BYTES}];"));
     let clear: String = (0..sums).map(|i| format!("mov.f32 %s{i}, 0f00000000; ")).collect();
@@ -107,7 +107,7 @@ fn matrices_are_read_in_either_order() {
             let case = Case { transposed, columns };
             let one = multiply(case);
             assert_eq!(run(case, &format!("{FENCE} {one} {END}")), expected(case, 0..16));
-            // The next 16 steps are two pieces of a line further, or 16 lines.
+            // The next 16 steps are two pieces further in a line, or 16 lines further.
             let [a, b] = transposed.map(|transposed| if transposed { 128 } else { 2 });
             let next = format!("add.u64 %rd20, %rd20, {a}; add.u64 %rd21, %rd21, {b};");
             let two = run(case, &format!("{FENCE} {one} {next} {one} {END}"));
@@ -127,7 +127,7 @@ fn operands_negate_inputs_and_reset_accumulators() {
 }
 
 #[test]
-fn sums_come_back_at_the_wait_that_covers_them() {
+fn accumulators_return_at_the_wait_that_covers_them() {
     let (one, commit) = (multiply(PLAIN), "wgmma.commit_group.sync.aligned;");
     let lost = |body: &str| {
         let out = run(PLAIN, body);
@@ -142,7 +142,7 @@ fn sums_come_back_at_the_wait_that_covers_them() {
 }
 
 #[test]
-fn matrices_are_read_as_late_as_may_be() {
+fn matrices_are_read_as_late_as_possible() {
     let body = format!(
         "{FENCE} {} wgmma.commit_group.sync.aligned; bar.sync 0;
         mad.lo.u32 %r5, %r0, 64, %r4; mov.u32 %r6, 0;
@@ -180,7 +180,7 @@ fn undefined_behaviour_is_refused() {
     let unfenced = said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}"));
     assert_eq!(unfenced, Undefined::UnfencedSharedMemory);
     let store = "mad.lo.u32 %r5, %r0, 16, %r4; st.shared.v2.u32 [%r5], {%r6, %r6};";
-    // The fences of three warps do not count for the fourth, even after its store.
+    // The fences of three warps do not cover a store of the fourth.
     let three = "bar.sync 0; setp.lt.u32 %p2, %r0, 96; @%p2 fence.proxy.async;";
     for fence in ["", three] {
         let stored = format!("{store} {fence} bar.sync 0; {FENCE} {one} {END}");

@@ -1,12 +1,12 @@
-//! The arithmetic of a product: eight columns at a time, compiled once per set of vector
-//! instructions. All give the same bits, since each product of two elements is exact in `f64`.
+//! The arithmetic of a product: eight columns at a time, compiled once per vector instruction set.
+//! All versions return the same bits, since each product of two elements is exact in `f64`.
 
 use super::{ROWS, STEPS};
 
-/// Columns that are computed together.
+/// Columns computed together.
 pub(super) const COLUMNS: usize = 8;
 
-/// Rows whose accumulators are in registers of the host at a time.
+/// Rows whose accumulators are in host registers at the same time.
 const TOGETHER: usize = 4;
 
 /// The rows of a that a warp multiplies.
@@ -63,8 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_sets_of_instructions_add_in_the_same_order() {
-        // Sums that lose bits, so that another order gives another result.
+    fn all_instruction_sets_add_in_the_same_order() {
+        // Inexact sums, whose result depends on the order.
         let a: Rows =
             std::array::from_fn(|row| std::array::from_fn(|step| 1.0 / (3 + row * step) as f64));
         let b: [[f64; COLUMNS]; STEPS] = std::array::from_fn(|step| {

@@ -4,7 +4,7 @@ use retrograph_ptx::ast::Type;
 
 use crate::exec::rounding::Format;
 
-/// The k of one product.
+/// The k of a product.
 pub(super) fn steps(dtype: Type) -> usize {
     32 / dtype.size() as usize
 }

@@ -111,7 +111,7 @@ impl Pending {
 }
 
 /// Calls `visit` with each row and column of eight columns, and with its register and lane: a lane
-/// has two neighbours in the rows `group` and `group + 8`.
+/// has two adjacent elements in the rows `group` and `group + 8`.
 #[inline(always)]
 fn for_each_accumulator(mut visit: impl FnMut((usize, usize), (usize, usize))) {
     for row in 0..ROWS {

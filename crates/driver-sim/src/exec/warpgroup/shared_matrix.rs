@@ -16,7 +16,7 @@ use crate::exec::races::AccessKind;
 use crate::exec::undefined::Undefined;
 use crate::memory::Span;
 
-/// Bytes that the swizzle moves as a unit, and the most elements in them.
+/// Bytes that the swizzle moves as a unit, and the maximum elements in them.
 const PIECE: u32 = 16;
 const ELEMENTS: usize = 8;
 
@@ -46,8 +46,8 @@ pub(super) struct SharedMatrix {
 }
 
 impl SharedMatrix {
-    /// The matrix of a descriptor in the shared memory that starts at `base`, or why the descriptor
-    /// is undefined.
+    /// Decodes a descriptor in the shared memory that starts at `base`. Fails if the descriptor is
+    /// undefined behaviour.
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
         (dtype, base): (Type, u64),
@@ -74,11 +74,11 @@ impl SharedMatrix {
             (line / 8 * self.stride, line % 8, step)
         };
         let address = self.start + group + within * 128 + along * self.size;
-        // The number of a line among its eight mixes the pieces in it.
+        // The swizzle: pieces are permuted by the index of their line among eight lines.
         address ^ (address >> 3 & 0x70)
     }
 
-    /// The steps of a product, of the rows or columns of `range`, which begins and ends at
+    /// Reads the steps of a product for the rows or columns of `range`, which starts and ends at
     /// multiples of 8.
     pub(super) fn read(
         &self,
@@ -104,7 +104,7 @@ impl SharedMatrix {
         PIECE as usize / self.size as usize
     }
 
-    /// Where the pieces of `range` begin: a row or column, and a step.
+    /// The positions of the pieces of `range`: a row or column, and a step.
     fn positions(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (steps, elements) = (steps(self.dtype), self.elements());
         let (lines_apart, apart) = if self.transposed { (elements, 1) } else { (1, elements) };
@@ -113,7 +113,7 @@ impl SharedMatrix {
     }
 
     /// The memory from the first to the last piece of `range`, if a thread may read all of it.
-    /// Otherwise each piece needs a check of its own: there may be other data between pieces.
+    /// Otherwise each piece needs its own check, because other data may be between pieces.
     fn whole(&self, memories: &Memories<'_>, range: &Range<usize>) -> Option<Span> {
         let pieces = self.positions(range).map(|(line, step)| self.piece(line, step));
         let (low, high) = pieces.fold((u64::MAX, 0), |(low, high), piece| {
@@ -128,7 +128,7 @@ impl SharedMatrix {
         Some(Span { base: low, end: high, host })
     }
 
-    /// A piece, from memory that may be read as a whole, or checked by itself.
+    /// Loads a piece, from a checked span or with its own check.
     fn load(
         &self,
         memories: &mut Memories<'_>,
@@ -137,7 +137,7 @@ impl SharedMatrix {
     ) -> Result<[f32; ELEMENTS], LaneFault> {
         let address = self.piece(line, step);
         let from = match whole {
-            // SAFETY: the piece is inside of the span.
+            // SAFETY: the piece is inside the span.
             Some(span) => unsafe { span.host.add((address - span.base) as usize) },
             None => Self::checked(memories, address).map_err(|kind| (kind, 0))?,
         };

@@ -3,14 +3,14 @@
 use crate::exec::program::Width;
 use crate::exec::registers::{Lanes, Offset, RegisterFile};
 
-/// An address as a register holds it: 32 bits for shared memory addressed by registers of 32 bits,
-/// which halves the work, and 64 bits otherwise.
+/// An address type: 32 bits for shared memory with 32-bit address registers, which halves the work,
+/// and 64 bits otherwise.
 pub(in crate::exec) trait Address:
     Copy + Ord + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
 {
     /// Zero.
     const ZERO: Self;
-    /// The address `offset` further, wrapping around.
+    /// The address plus `offset`, wrapping around.
     fn plus(self, offset: u64) -> Self;
     /// The address in 64 bits.
     fn wide(self) -> u64;
@@ -40,7 +40,7 @@ impl Address for u32 {
     }
     #[inline(always)]
     unsafe fn read(file: RegisterFile, register: Offset, _: Width) -> Lanes<Self> {
-        // SAFETY: by the contract; this is called for operands of 32 bits.
+        // SAFETY: by the contract; this is only called for 32-bit operands.
         unsafe { file.read::<Self>(register) }
     }
 }

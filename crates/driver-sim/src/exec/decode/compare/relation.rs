@@ -54,7 +54,7 @@ impl Relation {
         Ok(Self { relation, ty, flush: instruction.modifiers.has(M::Ftz) })
     }
 
-    /// The comparison of f16 or bf16 values, of packed registers the lower or upper ones.
+    /// The comparison of f16 or bf16 values: the lower or upper ones of packed registers.
     pub(super) fn halves(self, upper: bool) -> HalfComparison {
         let outcomes = outcomes_of(self.relation);
         HalfComparison { bf16: is_bf16(self.ty), flush: self.flush, upper, outcomes }
@@ -75,7 +75,7 @@ pub(super) fn operation(relation: M, ty: Type) -> Option<Test> {
     let test = |test, swapped, inverted| Some(Test { test, swapped, inverted });
     match (relation, less_equal) {
         (M::Eq, _) => test(equal, false, false),
-        // Of floats, `ne` is false for NaNs, and `neu` is the opposite of `eq`.
+        // For floats, `ne` is false for NaNs, and `neu` is the opposite of `eq`.
         (M::Ne, None) | (M::Neu, Some(_)) => test(equal, false, true),
         (M::Lt | M::Lo, _) => test(less, false, false),
         (M::Gt | M::Hi, _) => test(less, true, false),

@@ -1,5 +1,5 @@
-//! Clusters: copies to several blocks, arrivals at mbarriers of other blocks, the barrier of the
-//! cluster, and the mistakes with them that are found.
+//! Clusters: copies to several blocks, arrivals at mbarriers of other blocks, the cluster barrier,
+//! and the detected mistakes with them.
 
 use retrograph_ptx::build::Value;
 
@@ -15,19 +15,19 @@ const STAGES: u32 = 2;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Copies start before the other block has made its mbarriers.
+    /// Copies start before the other block has initialized its mbarriers.
     NoFirstWait,
-    /// Blocks end while others may reach them.
+    /// Blocks end while others may access their shared memory.
     NoLastWait,
-    /// Stages are released to the block itself alone, which expects no more.
+    /// Stages are released only to the block itself, whose mbarrier expects one release.
     NoPeerRelease,
     /// A copy names a block that the cluster lacks.
     NoSuchBlock,
     /// A block expects only the bytes of its own copy.
     FewBytes,
-    /// One block does not arrive at the barrier of the cluster.
+    /// One block does not arrive at the cluster barrier.
     NoArrival,
-    /// A warp waits at the barrier of the cluster without having arrived.
+    /// A warp waits at the cluster barrier without having arrived.
     WaitsOnly,
 }
 
@@ -136,7 +136,7 @@ fn blocks_of_a_cluster_copy_to_each_other() {
 }
 
 #[test]
-fn mistakes_with_other_blocks_are_found() {
+fn mistakes_with_other_blocks_are_detected() {
     let early = misuse_of(Mistake::NoFirstWait);
     assert!(matches!(early, ProxyMisuse::NoBarrier { .. }), "{early}");
     let late = misuse_of(Mistake::NoLastWait);
@@ -145,13 +145,13 @@ fn mistakes_with_other_blocks_are_found() {
     assert_eq!(missing, ProxyMisuse::ClusterRank { rank: 2, blocks: BLOCKS });
     let few = fault_of(Mistake::FewBytes, 0);
     assert!(few.is_some(), "a phase that completes too early");
-    // Which block overwrites a stage that the other one reads depends on the order.
+    // The order determines which block overwrites a stage that the other one reads.
     let overwritten = (0..16).filter_map(|seed| fault_of(Mistake::NoPeerRelease, seed));
     assert!(overwritten.count() > 0, "stages that the other block still reads");
 }
 
 #[test]
-fn the_barrier_of_a_cluster_needs_all_blocks() {
+fn a_cluster_barrier_needs_all_blocks() {
     let stuck = fault_of(Mistake::NoArrival, 0).map(|kind| kind.to_string()).unwrap_or_default();
     assert!(stuck.contains("waits at the barrier of the cluster"), "{stuck}");
     let alone = fault_of(Mistake::WaitsOnly, 0);
@@ -159,7 +159,7 @@ fn the_barrier_of_a_cluster_needs_all_blocks() {
 }
 
 #[test]
-fn a_block_knows_its_place_in_its_cluster() {
+fn a_block_reads_its_rank_in_its_cluster() {
     let program = entry(|k, given| {
         k.when(k.tid_x().eq(0), || {
             let values = [k.cluster_ctarank(), k.cluster_nctarank(), k.clusterid_x()];
