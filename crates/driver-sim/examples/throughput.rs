@@ -1,10 +1,10 @@
-//! How fast the simulator executes: a register-blocked matrix product, and kernels that stream.
+//! Throughput of the simulator: a register-blocked matrix product, and streaming kernels.
 //!
 //! ```text
 //! cargo run --release -p retrograph-driver-sim --example throughput [KERNEL]
 //! ```
 //!
-//! All rates are SIMULATED: they say how long tests take, and nothing about a GPU.
+//! All rates are SIMULATED: they predict the time of tests, not of a GPU.
 #![allow(clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ type Error = Box<dyn std::error::Error>;
 const SIZE: u32 = 64;
 /// Rows and columns that one thread computes.
 const TILE: u32 = 4;
-/// Depth that is in shared memory at a time.
+/// Depth of a tile in shared memory.
 const DEPTH: u32 = 16;
 /// Elements that the streaming kernels access.
 const ELEMENTS: u32 = 1 << 18;
 
-/// c = a · b, with a transposed, by one block of 16 × 16 threads for each tile of 64 × 64.
+/// c = a · b, with a transposed, by one block of 16 × 16 threads per tile of 64 × 64.
 fn gemm() -> Entry {
     Kernel::build("gemm", |k| {
         let (a, b) = (k.pointer::<f32>("a"), k.pointer::<f32>("b"));
@@ -106,7 +106,7 @@ fn softmax() -> Entry {
     })
 }
 
-/// `mma.sync` of 16 × 8 × 16 halves, 64 times in each of 8 warps.
+/// `mma.sync` of 16 × 8 × 16 f16, 64 times in each of 8 warps.
 const MMA: &str = ".version 7.0
 .target sm_80
 .address_size 64
@@ -146,8 +146,8 @@ impl Case {
         Ok(Self { program, grid, block, flops: None })
     }
 
-    /// Launches again and again for a while. The time of one launch is the average of processor
-    /// time with one thread, and the shortest on the wall with several.
+    /// Launches repeatedly for a while. The time of a launch is the average CPU time with one
+    /// thread, and the minimum wall time with several.
     fn measure(&self, memory: &Memory, threads: usize) -> Result<(Duration, LaunchStats), Error> {
         let mut parameters = Vec::new();
         for _ in 0..3 {
@@ -171,8 +171,7 @@ impl Case {
     }
 }
 
-/// The processor time of this thread, where the system tells it: other programs that run at the
-/// same time do not count.
+/// The CPU time of this thread, if the system reports it: it excludes other programs.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))

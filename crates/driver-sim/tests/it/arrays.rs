@@ -44,7 +44,7 @@ impl Machine {
         assert_eq!(code, SUCCESS);
     }
 
-    /// The words of a row.
+    /// Reads the words of a row.
     fn row(&self, array: CUarray, count: usize) -> Vec<u32> {
         let mut words = vec![0; count];
         let code = cu!(self, cuMemcpyAtoH_v2(words.as_mut_ptr().cast(), array, 0, 4 * count));
@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// A copy of a box of an array to words of the host without gaps.
+/// A copy of a box of an array to contiguous host words.
 fn read_box(
     array: CUarray,
     start: [usize; 3],
@@ -77,7 +77,7 @@ fn read_box(
     }
 }
 
-/// A copy of words of the host without gaps to a box of an array.
+/// A copy of contiguous host words to a box of an array.
 fn write_box(array: CUarray, start: [usize; 3], extent: [usize; 3], from: &[u32]) -> CUDA_MEMCPY3D {
     CUDA_MEMCPY3D {
         dstMemoryType: ARRAY,
@@ -97,7 +97,7 @@ fn write_box(array: CUarray, start: [usize; 3], extent: [usize; 3], from: &[u32]
 }
 
 #[test]
-fn an_array_has_the_descriptor_that_it_was_made_with() {
+fn array_descriptors_round_trip() {
     let machine = Machine::new();
     let given = CUDA_ARRAY_DESCRIPTOR {
         Width: 7,
@@ -128,7 +128,7 @@ fn an_array_has_the_descriptor_that_it_was_made_with() {
 }
 
 #[test]
-fn descriptors_that_no_device_has_are_refused() {
+fn invalid_descriptors_are_refused() {
     let machine = Machine::trusting();
     let before = machine.simulator.live();
     let valid = words_of([4, 0, 0], 0);
@@ -208,7 +208,7 @@ fn rows_are_copied_from_and_to_all_kinds_of_memory() {
     assert_eq!([machine.peek(words), machine.peek(words + 4)], [8, 3]);
     let (stream, pinned) = (machine.stream(), machine.pinned(&[5, 6]));
     assert_eq!(cu!(machine, cuMemcpyHtoAAsync_v2(first, 0, pinned.cast(), 4, stream)), SUCCESS);
-    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    // SAFETY: the pinned words live, and nothing runs before the wait.
     unsafe { pinned.write(9) };
     // SAFETY: as above.
     let target = unsafe { pinned.add(1) };
@@ -219,7 +219,7 @@ fn rows_are_copied_from_and_to_all_kinds_of_memory() {
 }
 
 #[test]
-fn boxes_find_their_rows_and_slices_in_an_array() {
+fn boxes_address_rows_and_slices_of_an_array() {
     let machine = Machine::new();
     let array = machine.array([3, 4, 2]);
     let all: Vec<u32> = (0..24).collect();
@@ -233,7 +233,7 @@ fn boxes_find_their_rows_and_slices_in_an_array() {
         SUCCESS
     );
     assert_eq!(some, [7, 8, 10, 11, 19, 20, 22, 23]);
-    // A rectangle of one array to another one, in stream order.
+    // A rectangle from one array to another, in stream order.
     let (flat, stream) = (machine.array([2, 2, 0]), machine.stream());
     let rectangle = CUDA_MEMCPY2D {
         srcMemoryType: ARRAY,
@@ -267,7 +267,7 @@ fn layers_without_rows_are_slices() {
 }
 
 #[test]
-fn copies_past_an_array_or_inside_of_an_element_are_refused() {
+fn copies_past_an_array_or_inside_an_element_are_refused() {
     let machine = Machine::trusting();
     let array = machine.array([3, 2, 2]);
     let mut words = [7; 12];
@@ -294,7 +294,7 @@ fn copies_past_an_array_or_inside_of_an_element_are_refused() {
     assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 8, source, 12)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 1, source, 4)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuMemcpyAtoD_v2(8, row, 0, 4)), INVALID_VALUE);
-    // No device was recorded to do this.
+    // No recording of a device has this call.
     assert_eq!(cu!(machine, cuMemcpyHtoA_v2(array, 0, source, 4)), NOT_SUPPORTED);
     let mut flat = CUDA_ARRAY_DESCRIPTOR::default();
     assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(&mut flat, array)), NOT_SUPPORTED);
@@ -398,7 +398,7 @@ fn arrays_of_a_context_end_with_it() {
     for _ in 0..3 {
         let mut context = CUcontext::NULL;
         assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, 0, 0)), SUCCESS);
-        // Two of them have no room.
+        // Two of these arrays exceed the device memory.
         machine.array([150_000 / 4, 4, 0]);
         assert_eq!(cu!(machine, cuCtxDestroy_v2(context)), SUCCESS);
         assert_eq!(machine.simulator.live(), before);

@@ -1,5 +1,5 @@
-//! Attributes of devices, pointers and pools advertise only what is simulated: each one that is not
-//! zero is a fact that no call depends on, or a test here makes the calls that it advertises.
+//! Attributes of devices, pointers and pools advertise only supported features: each nonzero
+//! attribute is a fact on which no call depends, or a test here makes the calls that it advertises.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use crate::ptx;
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
-/// Attributes that promise no call: speeds, widths, identifiers, and what textures would require.
+/// Attributes without related calls: speeds, widths, identifiers, and requirements of textures.
 const FACTS: [A; 14] = [
     A::CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
     A::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT,
@@ -31,7 +31,7 @@ const FACTS: [A; 14] = [
     A::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT,
 ];
 
-/// The calls that an attribute with a value advertises.
+/// Checks the calls that an attribute value advertises.
 type Check = fn(&Machine, i32);
 
 const CHECKS: [(A, Check); 37] = [
@@ -51,7 +51,7 @@ const CHECKS: [(A, Check); 37] = [
         assert!(launches(machine, [1; 3], [1, 1, most]));
         assert!(!launches(machine, [1; 3], [1, 1, most + 1]));
     }),
-    // That many blocks take too long to run.
+    // A grid of the maximum size would take too long.
     (A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, |machine, most| {
         assert!(!launches(machine, [most.wrapping_add(1), 1, 1], [1; 3]));
     }),
@@ -144,7 +144,7 @@ const CHECKS: [(A, Check); 37] = [
     (A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, |machine, _| managed(machine)),
     (A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, |machine, _| {
         managed(machine);
-        // A device without it refuses prefetches.
+        // A device without the attribute refuses prefetches.
         let mut address = 0;
         assert_eq!(cu!(machine, cuMemAllocManaged(&mut address, 4, 1)), SUCCESS);
         let stream = machine.stream();
@@ -263,7 +263,7 @@ fn launch_with(machine: &Machine, attribute: &mut CUlaunchAttribute, blocks: u32
     code
 }
 
-/// Blocks of `store` that fit on a multiprocessor.
+/// Resident blocks of `store` per SM.
 fn occupancy(machine: &Machine, threads: i32, shared_bytes: i32) -> i32 {
     let (store, mut blocks) = (machine.function(c"store"), -1);
     let shared = shared_bytes as usize;
@@ -306,7 +306,7 @@ fn managed(machine: &Machine) {
     assert_eq!(appended(machine, address, host), 0x17);
 }
 
-/// A kernel changes a word of a pool that its device has access to.
+/// Checks that a kernel changes a word of a host pool to which its device has access.
 fn pool_of_host(machine: &Machine, r#type: CUmemLocationType) {
     let mut given = pool_properties();
     given.location.r#type = r#type;
@@ -335,13 +335,13 @@ fn first_digit(seed: u64) -> u32 {
     machine.peek(word) >> 4
 }
 
-/// The work of two streams runs in either order.
+/// Checks that the work of two streams runs in either order.
 fn streams_are_unordered() {
     let first: Vec<u32> = (0..16).map(first_digit).collect();
     assert!(first.contains(&1) && first.contains(&2), "{first:?}");
 }
 
-/// A load that keeps its value in the first cache.
+/// Checks loads that are cached in L1.
 fn caches(machine: &Machine, space: &str) {
     let body = format!(
         ".global .align 4 .b8 in_global[4];
@@ -373,7 +373,7 @@ fn pool_properties() -> CUmemPoolProps {
     }
 }
 
-/// A machine that returns errors which no trace attests.
+/// A machine that also returns unattested errors.
 fn machine_of(compute_capability: (u32, u32), recorded_attributes: bool) -> Machine {
     Machine::with(Config {
         compute_capability,
@@ -386,7 +386,7 @@ fn machine_of(compute_capability: (u32, u32), recorded_attributes: bool) -> Mach
 }
 
 #[test]
-fn an_attribute_that_is_not_zero_is_a_fact_or_works() {
+fn a_nonzero_attribute_is_a_fact_or_works() {
     let checks = BTreeMap::from(CHECKS);
     for capability in [(9, 0), (8, 6), (8, 0)] {
         let machine = machine_of(capability, false);
@@ -442,7 +442,7 @@ fn memory_is_not_shared_with_other_processes_or_cards() {
 }
 
 #[test]
-fn an_atomic_operation_on_the_memory_of_a_peer_is_one_step() {
+fn an_atomic_operation_on_peer_memory_is_atomic() {
     use CUdevice_P2PAttribute as P;
     let config = Config { devices: 2, memory_bytes: 1 << 24, threads: 2, ..Config::default() };
     let machine = Machine::with(config);

@@ -18,8 +18,8 @@ fn assert_broken(machine: &Machine, stream: CUstream, reason: CUresult) {
     assert_recovered(machine, stream, reason);
 }
 
-/// Checks that a stream has left a capture that was broken for `reason`: new work runs at once, and
-/// another capture gives a graph.
+/// Checks that a stream has left a capture that was broken for `reason`: new work runs immediately,
+/// and another capture returns a graph.
 fn assert_recovered(machine: &Machine, stream: CUstream, reason: CUresult) {
     assert_eq!(machine.status(stream), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
     let word = machine.zero();
@@ -37,7 +37,7 @@ fn assert_recovered(machine: &Machine, stream: CUstream, reason: CUresult) {
 }
 
 impl Machine {
-    /// A word allocated in relaxed mode, so that no capture is broken by it.
+    /// A word allocated in relaxed mode, which does not break captures.
     fn zero_without_waiting(&self) -> CUdeviceptr {
         let mut mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         assert_eq!(cu!(self, cuThreadExchangeStreamCaptureMode(&mut mode)), SUCCESS);
@@ -98,7 +98,7 @@ fn a_fork_and_join_become_edges() {
 }
 
 #[test]
-fn capture_info_tells_what_the_next_node_depends_on() {
+fn capture_info_returns_the_dependencies_of_the_next_node() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     assert_eq!(machine.begin(stream), SUCCESS);
@@ -117,7 +117,7 @@ fn capture_info_tells_what_the_next_node_depends_on() {
 }
 
 #[test]
-fn waiting_for_or_asking_a_captured_stream_breaks_its_capture() {
+fn synchronizing_or_querying_a_captured_stream_breaks_its_capture() {
     let unsupported = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     let machine = Machine::new();
     let stream = machine.stream();
@@ -133,7 +133,7 @@ fn waiting_for_or_asking_a_captured_stream_breaks_its_capture() {
 }
 
 #[test]
-fn asking_for_an_event_of_captured_work_breaks_the_capture() {
+fn querying_an_event_of_captured_work_breaks_the_capture() {
     let machine = Machine::new();
     let (stream, event) = (machine.stream(), machine.event());
     assert_eq!(machine.begin(stream), SUCCESS);
@@ -162,7 +162,7 @@ fn the_legacy_stream_breaks_captures_of_blocking_streams_only() {
 }
 
 #[test]
-fn a_stream_that_was_not_joined_ends_the_capture_without_a_graph() {
+fn an_unjoined_stream_ends_the_capture_without_a_graph() {
     let machine = Machine::new();
     let (word, event) = (machine.zero(), machine.event());
     let (stream, side) = (machine.stream(), machine.stream());
@@ -239,7 +239,7 @@ fn another_thread_cannot_end_a_capture_unless_it_is_relaxed() {
 }
 
 #[test]
-fn captures_begin_and_end_where_they_can() {
+fn invalid_begins_and_ends_of_captures_are_refused() {
     let machine = Machine::new();
     let stream = machine.stream();
     let illegal = CUresult::CUDA_ERROR_ILLEGAL_STATE;

@@ -61,7 +61,7 @@ fn a_capture_continues_a_graph_after_its_nodes() {
 }
 
 #[test]
-fn captures_into_one_graph_have_the_number_of_the_graph() {
+fn captures_into_one_graph_share_an_id() {
     let machine = Machine::new();
     let [stream, other] = [machine.stream(), machine.stream()];
     let [(first, ..), (second, ..)] = [pair(&machine), pair(&machine)];

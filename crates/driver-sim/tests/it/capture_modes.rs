@@ -1,4 +1,4 @@
-//! Which calls a capture forbids, by its mode and by the mode of the thread that calls.
+//! The calls that a capture forbids, by its mode and by the mode of the calling thread.
 
 use retrograph_driver_sys::*;
 
@@ -37,7 +37,7 @@ fn unsafe_calls() -> Vec<Named> {
     ]
 }
 
-/// The code of a call while a capture of the given mode is open, and whether the capture survived.
+/// Returns the code of a call during a capture of the given mode, and whether the capture survived.
 fn during(mode: CUstreamCaptureMode, call: fn(&Machine) -> CUresult) -> (CUresult, bool) {
     let machine = Machine::new();
     let stream = machine.stream();
@@ -55,14 +55,14 @@ fn strict_modes_refuse_every_unsafe_call_and_lose_the_capture() {
 }
 
 #[test]
-fn the_relaxed_mode_refuses_none() {
+fn the_relaxed_mode_refuses_no_call() {
     for (name, call) in unsafe_calls() {
         let (code, survived) = during(RELAXED, call);
         assert!(survived && code != UNSUPPORTED, "{name}: {code}");
     }
 }
 
-/// Allocates on another thread in a given mode while `mode` captures here.
+/// Allocates on another thread in a given mode during a capture of `mode` on this thread.
 fn elsewhere(mode: CUstreamCaptureMode, thread_mode: CUstreamCaptureMode) -> (CUresult, bool) {
     let machine = Machine::new();
     let stream = machine.stream();
@@ -88,7 +88,7 @@ fn only_global_captures_and_global_threads_affect_each_other() {
 }
 
 #[test]
-fn the_reason_comes_until_the_capture_is_ended() {
+fn the_reason_is_returned_until_the_capture_ends() {
     let machine = Machine::new();
     let stream = machine.stream();
     assert_eq!(machine.begin(stream), SUCCESS);
@@ -101,7 +101,7 @@ fn the_reason_comes_until_the_capture_is_ended() {
 }
 
 #[test]
-fn no_mode_allows_to_wait_for_a_context_in_which_something_is_captured() {
+fn no_mode_allows_synchronizing_a_context_with_an_open_capture() {
     for mode in [GLOBAL, LOCAL, RELAXED] {
         let (code, survived) = during(mode, |machine| cu!(machine, cuCtxSynchronize()));
         assert_eq!((code, survived), (UNSUPPORTED, false), "{mode:?}");
@@ -109,7 +109,7 @@ fn no_mode_allows_to_wait_for_a_context_in_which_something_is_captured() {
 }
 
 #[test]
-fn no_mode_forbids_copies_that_wait() {
+fn no_mode_forbids_synchronous_copies() {
     for mode in [GLOBAL, LOCAL, RELAXED] {
         let machine = Machine::new();
         let (host, word, stream) = (7u32, machine.zero(), machine.stream());

@@ -1,4 +1,4 @@
-//! Conditional nodes: loops that kernels decide, and what a program does wrong with them.
+//! Conditional nodes: loops controlled by kernels, and misuse by programs.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::machine::{Machine, cu};
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const UNKNOWN: CUresult = CUresult::CUDA_ERROR_UNKNOWN;
 
-/// `set(handle, value)` sets a handle. `count_down(handle, words)` adds 1 to `words[0]`, takes 1
-/// from `words[1]`, and sets the handle to what is left.
+/// `set(handle, value)` sets a handle. `count_down(handle, words)` adds 1 to `words[0]`, subtracts
+/// 1 from `words[1]`, and sets the handle to the difference.
 const KERNELS: &std::ffi::CStr = c"
 .version 7.0
 .target sm_70
@@ -56,7 +56,7 @@ const IF: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND
 const WHILE: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
 
 impl Machine {
-    /// A handle; with a default if there is one.
+    /// Creates a handle with an optional default.
     fn handle(&self, graph: CUgraph, default: Option<u32>) -> CUgraphConditionalHandle {
         let mut handle = 0;
         let flags = if default.is_some() { CU_GRAPH_COND_ASSIGN_DEFAULT } else { 0 };
@@ -88,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// Adds a conditional node after others; gives it and its body.
+    /// Adds a conditional node after others. Returns the node and its body.
     fn conditional(
         &self,
         graph: CUgraph,
@@ -141,9 +141,10 @@ impl Machine {
     }
 }
 
-/// The loop of a decoder: as often as memory says, by one launch of the host, and again.
+/// The loop of a decoder: one launch iterates as often as a word in memory requires, and so does
+/// the next.
 #[test]
-fn a_loop_runs_as_often_as_its_kernel_decides() {
+fn a_kernel_controls_the_iterations_of_a_loop() {
     let machine = Machine::new();
     let module = machine.load(KERNELS).expect("the kernels load");
     let (graph, words) = (machine.graph(), machine.words(&[0, 5, 0, 9]));
@@ -154,9 +155,9 @@ fn a_loop_runs_as_often_as_its_kernel_decides() {
     assert_eq!([machine.peek(words), machine.peek(words + 4)], [5, 0]);
 }
 
-/// A body runs between what comes before its node and what comes after.
+/// A body runs between the nodes before and after its node.
 #[test]
-fn a_body_takes_the_place_of_its_node_in_the_order() {
+fn a_body_runs_at_the_position_of_its_node() {
     for seed in 0..8 {
         let machine = Machine::seeded(seed);
         let module = machine.load(KERNELS).expect("the kernels load");
@@ -165,7 +166,7 @@ fn a_body_takes_the_place_of_its_node_in_the_order() {
         let first = machine.kernel(graph, &[], (module, c"set"), (handle, 1));
         let (node, body) = machine.conditional(graph, &[first], (handle, WHILE));
         machine.kernel(body, &[], (module, c"count_down"), (handle, words));
-        // The words are 3 and 0 now, so that this makes 4 and -1.
+        // The words are 3 and 0 now, so this results in 4 and -1.
         let last = machine.kernel(graph, &[node], (module, c"count_down"), (second, words));
         let (_, body) = machine.conditional(graph, &[last], (second, IF));
         machine.kernel(body, &[], (module, c"count_down"), (second, words + 8));
@@ -176,7 +177,7 @@ fn a_body_takes_the_place_of_its_node_in_the_order() {
 }
 
 #[test]
-fn a_value_that_nobody_set_is_undefined() {
+fn an_unset_value_is_undefined() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, None);
@@ -189,7 +190,7 @@ fn a_value_that_nobody_set_is_undefined() {
 }
 
 #[test]
-fn a_loop_that_no_kernel_ends_is_stopped() {
+fn an_endless_conditional_loop_is_stopped() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, Some(1));
@@ -204,7 +205,7 @@ fn a_loop_that_no_kernel_ends_is_stopped() {
 }
 
 #[test]
-fn a_kernel_outside_of_a_graph_has_no_handles() {
+fn a_kernel_outside_a_graph_has_no_handles() {
     let machine = Machine::new();
     let module = machine.load(KERNELS).expect("the kernels load");
     let (mut function, stream) = (CUfunction::NULL, machine.stream());
@@ -222,7 +223,7 @@ fn a_kernel_outside_of_a_graph_has_no_handles() {
 }
 
 #[test]
-fn bodies_are_drawn_inside_of_their_node() {
+fn bodies_are_drawn_inside_their_node() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, Some(1));
@@ -238,9 +239,9 @@ fn bodies_are_drawn_inside_of_their_node() {
     assert!(lines[2].starts_with("subgraph cluster_") && lines[3].contains("empty"), "{text}");
 }
 
-/// What a program can nest without end is refused before the simulator's stack ends.
+/// Unlimited nesting is refused before the simulator's stack overflows.
 #[test]
-fn bodies_in_bodies_have_a_limit() {
+fn nesting_of_bodies_has_a_limit() {
     let machine = Machine::new();
     let graph = machine.graph();
     let mut inner = graph;

@@ -1,4 +1,4 @@
-//! Copies and fills: when they read, and calls that are refused.
+//! Copies and fills: the time of their accesses, and refused calls.
 
 use retrograph_driver_sim::POISON;
 use retrograph_driver_sys::*;
@@ -13,7 +13,7 @@ fn an_async_copy_reads_pinned_memory_when_it_runs() {
     let machine = Machine::new();
     let (word, stream, host) = (machine.zero(), machine.stream(), machine.pinned(&[1]));
     assert_eq!(cu!(machine, cuMemcpyHtoDAsync_v2(word, host.cast(), 4, stream)), SUCCESS);
-    // SAFETY: the pinned word lives, and nothing runs before it is waited for.
+    // SAFETY: the pinned word lives, and nothing runs before the wait.
     unsafe { host.write(2) };
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!(machine.peek(word), 2, "the overwritten staging memory was copied");
@@ -31,7 +31,7 @@ fn an_async_copy_reads_pageable_memory_at_the_call() {
 }
 
 #[test]
-fn a_copy_to_pinned_memory_lands_at_its_wait() {
+fn a_copy_to_pinned_memory_completes_at_the_wait() {
     let machine = Machine::new();
     let (word, stream, host) = (machine.words(&[7]), machine.stream(), machine.pinned(&[0]));
     assert_eq!(cu!(machine, cuMemcpyDtoHAsync_v2(host.cast(), word, 4, stream)), SUCCESS);
@@ -53,8 +53,8 @@ fn a_copy_to_pageable_memory_is_complete_when_the_call_returns() {
     assert_eq!(host, 3);
 }
 
-/// The stale read of a host-to-device copy on the legacy stream: a non-blocking stream is not
-/// after it.
+/// The stale read after a host-to-device copy on the legacy stream: a non-blocking stream is not
+/// ordered after it.
 #[test]
 fn a_synchronous_copy_from_pageable_memory_is_not_ordered_with_a_non_blocking_stream() {
     let machine = Machine::new();
@@ -84,7 +84,7 @@ fn fills_write_bytes_and_words() {
 }
 
 #[test]
-fn copies_outside_of_allocations_are_refused() {
+fn copies_outside_allocations_are_refused() {
     let machine = Machine::new();
     let (words, stream) = (machine.words(&[1, 2]), machine.stream());
     let mut host = [0u32; 3];
@@ -97,7 +97,7 @@ fn copies_outside_of_allocations_are_refused() {
 }
 
 #[test]
-fn a_copy_between_kinds_of_addresses_finds_out_which_they_are() {
+fn a_unified_copy_determines_the_kinds_of_its_addresses() {
     let machine = Machine::new();
     let (words, stream, host) = (machine.words(&[1, 2]), machine.stream(), machine.pinned(&[9]));
     let pinned = host.expose_provenance() as u64;
@@ -117,7 +117,7 @@ fn a_copy_between_pinned_memory_runs_in_stream_order() {
         ..CUDA_MEMCPY3D::host_to_device(0, from.cast(), 4)
     };
     assert_eq!(cu!(machine, cuMemcpy3DAsync_v2(&copy, stream)), SUCCESS);
-    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    // SAFETY: the pinned words live, and nothing runs before the wait.
     unsafe { from.write(4) };
     assert_eq!(machine.sync(stream), SUCCESS);
     // SAFETY: as above.
@@ -154,7 +154,7 @@ fn a_captured_copy_writes_pageable_memory_when_it_runs() {
     assert_eq!(cu!(machine, cuMemcpyDtoHAsync_v2(place.cast(), word, 4, stream)), SUCCESS);
     let exec = machine.instantiate(machine.end(stream).1).expect("the graph is valid");
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
-    // SAFETY: the word lives, and nothing writes it before it is waited for.
+    // SAFETY: the word lives, and nothing writes it before the wait.
     assert_eq!(unsafe { place.read() }, 1);
     assert_eq!(machine.sync(stream), SUCCESS);
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Settings of core dumps: values of the process and of a context, and what is refused.
+//! Settings of core dumps: values of the process and of a context, and refused settings.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -13,56 +13,56 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
-/// Where settings are.
+/// The scope of settings.
 #[derive(Clone, Copy)]
-enum Place {
+enum Scope {
     Process,
     Context,
 }
 
 impl Machine {
-    fn set_raw(&self, place: Place, setting: S, value: *mut c_void, mut size: usize) -> CUresult {
-        match place {
-            Place::Process => {
+    fn set_raw(&self, scope: Scope, setting: S, value: *mut c_void, mut size: usize) -> CUresult {
+        match scope {
+            Scope::Process => {
                 cu_optional!(self, cuCoredumpSetAttributeGlobal(setting, value, &mut size))
             }
-            Place::Context => cu_optional!(self, cuCoredumpSetAttribute(setting, value, &mut size)),
+            Scope::Context => cu_optional!(self, cuCoredumpSetAttribute(setting, value, &mut size)),
         }
     }
 
-    fn get_raw(&self, place: Place, setting: S, value: *mut c_void, size: &mut usize) -> CUresult {
-        match place {
-            Place::Process => {
+    fn get_raw(&self, scope: Scope, setting: S, value: *mut c_void, size: &mut usize) -> CUresult {
+        match scope {
+            Scope::Process => {
                 cu_optional!(self, cuCoredumpGetAttributeGlobal(setting, value, size))
             }
-            Place::Context => cu_optional!(self, cuCoredumpGetAttribute(setting, value, size)),
+            Scope::Context => cu_optional!(self, cuCoredumpGetAttribute(setting, value, size)),
         }
     }
 
-    fn set_core_dump(&self, place: Place, setting: S, mut bytes: Vec<u8>) -> CUresult {
+    fn set_core_dump(&self, scope: Scope, setting: S, mut bytes: Vec<u8>) -> CUresult {
         let size = bytes.len();
-        self.set_raw(place, setting, bytes.as_mut_ptr().cast(), size)
+        self.set_raw(scope, setting, bytes.as_mut_ptr().cast(), size)
     }
 
-    fn flag(&self, place: Place, setting: S) -> bool {
-        // Not a bool, so that a call that writes nothing is noticed.
+    fn flag(&self, scope: Scope, setting: S) -> bool {
+        // Not a bool, to detect a call that writes nothing.
         let (mut value, mut size) = (7u8, 1);
-        let code = self.get_raw(place, setting, (&raw mut value).cast(), &mut size);
+        let code = self.get_raw(scope, setting, (&raw mut value).cast(), &mut size);
         assert_eq!(code, SUCCESS);
         assert!(value <= 1, "{value}");
         value == 1
     }
 
-    fn core_dump_flags(&self, place: Place) -> u32 {
+    fn core_dump_flags(&self, scope: Scope) -> u32 {
         let (mut value, mut size) = (u32::MAX, 4);
         let setting = S::CU_COREDUMP_GENERATION_FLAGS;
-        assert_eq!(self.get_raw(place, setting, (&raw mut value).cast(), &mut size), SUCCESS);
+        assert_eq!(self.get_raw(scope, setting, (&raw mut value).cast(), &mut size), SUCCESS);
         value
     }
 
-    fn text(&self, place: Place, setting: S) -> String {
+    fn text(&self, scope: Scope, setting: S) -> String {
         let (mut bytes, mut size) = ([1u8; 1024], 1024);
-        let code = self.get_raw(place, setting, bytes.as_mut_ptr().cast(), &mut size);
+        let code = self.get_raw(scope, setting, bytes.as_mut_ptr().cast(), &mut size);
         assert_eq!(code, SUCCESS);
         let text = bytes.split(|byte| *byte == 0).next().expect("a text that ends");
         String::from_utf8(text.to_vec()).expect("UTF-8")
@@ -70,58 +70,58 @@ impl Machine {
 }
 
 #[test]
-fn settings_of_the_process_are_returned_as_they_were_set() {
+fn settings_of_the_process_round_trip() {
     let machine = Machine::new();
-    let place = Place::Process;
-    assert!(machine.flag(place, S::CU_COREDUMP_TRIGGER_HOST));
+    let scope = Scope::Process;
+    assert!(machine.flag(scope, S::CU_COREDUMP_TRIGGER_HOST));
     for setting in [
         S::CU_COREDUMP_LIGHTWEIGHT,
         S::CU_COREDUMP_ENABLE_ON_EXCEPTION,
         S::CU_COREDUMP_ENABLE_USER_TRIGGER,
     ] {
-        assert!(!machine.flag(place, setting), "{setting:?}");
+        assert!(!machine.flag(scope, setting), "{setting:?}");
     }
     let process = format!(".{}", std::process::id());
     for (setting, start) in [(S::CU_COREDUMP_FILE, "core."), (S::CU_COREDUMP_PIPE, "corepipe.")] {
-        let text = machine.text(place, setting);
+        let text = machine.text(scope, setting);
         assert!(text.starts_with(&format!("{start}cuda.")) && text.ends_with(&process), "{text}");
     }
 
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_TRIGGER_HOST, vec![0]), SUCCESS);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_TRIGGER_HOST, vec![0]), SUCCESS);
     // A text ends where its size ends, or at a zero byte.
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_FILE, b"corefile".to_vec()), SUCCESS);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, b"corefile".to_vec()), SUCCESS);
     assert_eq!(
-        machine.set_core_dump(place, S::CU_COREDUMP_PIPE, b"corepipe\0rest".to_vec()),
+        machine.set_core_dump(scope, S::CU_COREDUMP_PIPE, b"corepipe\0rest".to_vec()),
         SUCCESS
     );
-    assert!(!machine.flag(place, S::CU_COREDUMP_TRIGGER_HOST));
-    assert_eq!(machine.text(place, S::CU_COREDUMP_FILE), "corefile");
-    assert_eq!(machine.text(place, S::CU_COREDUMP_PIPE), "corepipe");
+    assert!(!machine.flag(scope, S::CU_COREDUMP_TRIGGER_HOST));
+    assert_eq!(machine.text(scope, S::CU_COREDUMP_FILE), "corefile");
+    assert_eq!(machine.text(scope, S::CU_COREDUMP_PIPE), "corepipe");
     assert!(machine.simulator.diagnostics().is_empty());
 }
 
 #[test]
 fn two_settings_are_names_for_flags() {
     let machine = Machine::new();
-    let place = Place::Process;
-    assert_eq!(machine.core_dump_flags(place), CU_COREDUMP_DEFAULT_FLAGS);
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
-    assert_eq!(machine.core_dump_flags(place), CU_COREDUMP_LIGHTWEIGHT_FLAGS);
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_TRIGGER_HOST, vec![0]), SUCCESS);
+    let scope = Scope::Process;
+    assert_eq!(machine.core_dump_flags(scope), CU_COREDUMP_DEFAULT_FLAGS);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
+    assert_eq!(machine.core_dump_flags(scope), CU_COREDUMP_LIGHTWEIGHT_FLAGS);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_TRIGGER_HOST, vec![0]), SUCCESS);
     assert_eq!(
-        machine.core_dump_flags(place),
+        machine.core_dump_flags(scope),
         CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT
     );
     let some = CU_COREDUMP_SKIP_LOCAL_MEMORY.to_ne_bytes().to_vec();
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_GENERATION_FLAGS, some), SUCCESS);
-    assert!(!machine.flag(place, S::CU_COREDUMP_LIGHTWEIGHT));
-    assert!(machine.flag(place, S::CU_COREDUMP_TRIGGER_HOST));
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_GENERATION_FLAGS, some), SUCCESS);
+    assert!(!machine.flag(scope, S::CU_COREDUMP_LIGHTWEIGHT));
+    assert!(machine.flag(scope, S::CU_COREDUMP_TRIGGER_HOST));
 }
 
 #[test]
-fn a_context_has_the_settings_of_the_process_until_it_has_its_own() {
+fn a_context_uses_the_settings_of_the_process_until_it_sets_its_own() {
     let machine = Machine::new();
-    let (process, context) = (Place::Process, Place::Context);
+    let (process, context) = (Scope::Process, Scope::Context);
     assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_FILE, b"all".to_vec()), SUCCESS);
     assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
     assert_eq!(machine.text(context, S::CU_COREDUMP_FILE), "all");
@@ -133,7 +133,7 @@ fn a_context_has_the_settings_of_the_process_until_it_has_its_own() {
     assert!(machine.flag(process, S::CU_COREDUMP_TRIGGER_HOST));
     assert!(machine.flag(context, S::CU_COREDUMP_LIGHTWEIGHT));
     assert!(!machine.flag(context, S::CU_COREDUMP_TRIGGER_HOST));
-    // What the context has not set follows the process.
+    // Settings that the context has not set follow the process.
     assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_PIPE, b"pipe".to_vec()), SUCCESS);
     assert_eq!(machine.text(context, S::CU_COREDUMP_PIPE), "pipe");
 }
@@ -142,22 +142,22 @@ fn a_context_has_the_settings_of_the_process_until_it_has_its_own() {
 fn nothing_enables_core_dumps() {
     let machine = Machine::new();
     for setting in [S::CU_COREDUMP_ENABLE_ON_EXCEPTION, S::CU_COREDUMP_ENABLE_USER_TRIGGER] {
-        assert_eq!(machine.set_core_dump(Place::Process, setting, vec![0]), SUCCESS);
-        assert_eq!(machine.set_core_dump(Place::Process, setting, vec![1]), NOT_SUPPORTED);
-        assert!(!machine.flag(Place::Process, setting));
+        assert_eq!(machine.set_core_dump(Scope::Process, setting, vec![0]), SUCCESS);
+        assert_eq!(machine.set_core_dump(Scope::Process, setting, vec![1]), NOT_SUPPORTED);
+        assert!(!machine.flag(Scope::Process, setting));
     }
     assert_eq!(
-        machine.set_core_dump(Place::Context, S::CU_COREDUMP_ENABLE_ON_EXCEPTION, vec![1]),
+        machine.set_core_dump(Scope::Context, S::CU_COREDUMP_ENABLE_ON_EXCEPTION, vec![1]),
         NOT_SUPPORTED
     );
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 3);
 
-    // A context whose flags enable them does not say that they are disabled.
+    // A context whose flags enable core dumps does not report them as disabled.
     let mut context = CUcontext::NULL;
     assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, CU_CTX_COREDUMP_ENABLE, 0)), SUCCESS);
     let (mut value, mut size) = (7u8, 1);
     let setting = S::CU_COREDUMP_ENABLE_ON_EXCEPTION;
-    let code = machine.get_raw(Place::Context, setting, (&raw mut value).cast(), &mut size);
+    let code = machine.get_raw(Scope::Context, setting, (&raw mut value).cast(), &mut size);
     assert_eq!((code, value), (NOT_SUPPORTED, 7));
 }
 
@@ -169,9 +169,9 @@ fn a_call_without_a_value_returns_the_size() {
         (S::CU_COREDUMP_FILE, 1024),
         (S::CU_COREDUMP_GENERATION_FLAGS, 4),
     ] {
-        for place in [Place::Process, Place::Context] {
+        for scope in [Scope::Process, Scope::Context] {
             let mut size = 99;
-            assert_eq!(machine.get_raw(place, setting, null_mut(), &mut size), SUCCESS);
+            assert_eq!(machine.get_raw(scope, setting, null_mut(), &mut size), SUCCESS);
             assert_eq!(size, bytes, "{setting:?}");
         }
         let mut size = 99;
@@ -184,41 +184,41 @@ fn a_call_without_a_value_returns_the_size() {
 #[test]
 fn bad_arguments_change_nothing() {
     let machine = Machine::trusting();
-    let place = Place::Process;
+    let scope = Scope::Process;
     let mut byte = 1u8;
     let value = (&raw mut byte).cast();
     for setting in [S(0), S::CU_COREDUMP_MAX, S(99)] {
-        assert_eq!(machine.set_core_dump(place, setting, vec![1; 4]), INVALID_VALUE);
-        assert_eq!(machine.get_raw(place, setting, value, &mut 1), INVALID_VALUE);
+        assert_eq!(machine.set_core_dump(scope, setting, vec![1; 4]), INVALID_VALUE);
+        assert_eq!(machine.get_raw(scope, setting, value, &mut 1), INVALID_VALUE);
     }
     for (setting, size) in [
         (S::CU_COREDUMP_LIGHTWEIGHT, 0),
         (S::CU_COREDUMP_FILE, 1023),
         (S::CU_COREDUMP_GENERATION_FLAGS, 3),
     ] {
-        assert_eq!(machine.get_raw(place, setting, value, &mut size.clone()), INVALID_VALUE);
+        assert_eq!(machine.get_raw(scope, setting, value, &mut size.clone()), INVALID_VALUE);
     }
     assert_eq!(byte, 1, "nothing was written");
     let flags = S::CU_COREDUMP_GENERATION_FLAGS;
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_LIGHTWEIGHT, vec![]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(place, flags, vec![0; 3]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(place, flags, vec![64, 0, 0, 0]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_FILE, vec![b'x'; 1024]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(place, S::CU_COREDUMP_FILE, vec![b'x'; 1023]), SUCCESS);
-    assert_eq!(machine.text(place, S::CU_COREDUMP_FILE).len(), 1023);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_LIGHTWEIGHT, vec![]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, flags, vec![0; 3]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, flags, vec![64, 0, 0, 0]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, vec![b'x'; 1024]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, vec![b'x'; 1023]), SUCCESS);
+    assert_eq!(machine.text(scope, S::CU_COREDUMP_FILE).len(), 1023);
     let none = null_mut();
     let code = cu_optional!(machine, cuCoredumpGetAttributeGlobal(flags, value, none));
     assert_eq!(code, INVALID_VALUE, "no size");
-    assert_eq!(machine.core_dump_flags(place), 0);
+    assert_eq!(machine.core_dump_flags(scope), 0);
 
     let not_permitted = CUresult::CUDA_ERROR_NOT_PERMITTED;
     for setting in [S::CU_COREDUMP_PIPE, S::CU_COREDUMP_ENABLE_USER_TRIGGER] {
-        assert_eq!(machine.set_core_dump(Place::Context, setting, vec![0]), not_permitted);
+        assert_eq!(machine.set_core_dump(Scope::Context, setting, vec![0]), not_permitted);
     }
     assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
     let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
-    assert_eq!(machine.get_raw(Place::Context, flags, value, &mut 4), none);
-    assert_eq!(machine.set_core_dump(Place::Context, flags, vec![0; 4]), none);
+    assert_eq!(machine.get_raw(Scope::Context, flags, value, &mut 4), none);
+    assert_eq!(machine.set_core_dump(Scope::Context, flags, vec![0; 4]), none);
 }
 
 #[test]
@@ -226,6 +226,6 @@ fn a_driver_of_12_1_has_no_flags() {
     let config = Config { driver_version: 12010, attested_only: false, ..Config::default() };
     let machine = Machine::with(config);
     let flags = S::CU_COREDUMP_GENERATION_FLAGS;
-    assert_eq!(machine.set_core_dump(Place::Process, flags, vec![0; 4]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(Place::Process, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
+    assert_eq!(machine.set_core_dump(Scope::Process, flags, vec![0; 4]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(Scope::Process, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
 }

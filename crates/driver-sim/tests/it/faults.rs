@@ -1,4 +1,4 @@
-//! Faults: they surface late, stay, and are told with their place.
+//! Faults: they surface late, are sticky, and are reported with their position.
 
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
@@ -8,7 +8,7 @@ use crate::ptx;
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
-/// Launches something that faults, waits, and checks that `code` stays.
+/// Launches a faulting kernel, waits, and checks that `code` is sticky.
 fn assert_sticky(machine: &Machine, stream: CUstream, code: CUresult) {
     assert_eq!(machine.sync(stream), code);
     let mut address = 0;
@@ -34,7 +34,7 @@ fn a_fault_surfaces_at_a_later_call_and_stays() {
 }
 
 #[test]
-fn memory_that_was_freed_is_out_of_bounds() {
+fn freed_memory_is_out_of_bounds() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     assert_eq!(cu!(machine, cuMemFree_v2(word)), SUCCESS);
@@ -43,7 +43,7 @@ fn memory_that_was_freed_is_out_of_bounds() {
 }
 
 #[test]
-fn a_replay_through_a_dangling_pointer_is_found() {
+fn a_replay_through_a_dangling_pointer_is_detected() {
     let machine = Machine::new();
     let (graph, word, stream) = (machine.graph(), machine.zero(), machine.stream());
     machine.add(graph, (c"store", word, 1), &[]);
@@ -71,7 +71,7 @@ fn misaligned_accesses_and_traps_have_their_codes() {
 }
 
 #[test]
-fn races_are_undefined_when_they_are_looked_for() {
+fn detected_races_are_undefined_behaviour() {
     for detect_races in [false, true] {
         let machine = Machine::with(Config { detect_races, ..Config::default() });
         let (mut word, mut digit, stream) = (machine.zero(), 1u32, machine.stream());
@@ -116,7 +116,7 @@ fn a_replay_of_a_copy_whose_pinned_memory_was_freed_copies_nothing() {
 }
 
 #[test]
-fn a_replay_of_a_fill_whose_memory_was_freed_is_found() {
+fn a_replay_of_a_fill_of_freed_memory_is_detected() {
     let machine = Machine::new();
     let (graph, stream) = (machine.graph(), machine.stream());
     let mut row = CUDA_MEMSET_NODE_PARAMS { dst: machine.zero(), value: 7, ..Default::default() };
@@ -131,7 +131,7 @@ fn a_replay_of_a_fill_whose_memory_was_freed_is_found() {
 }
 
 #[test]
-fn a_device_that_faulted_is_lost_to_its_process() {
+fn a_faulted_device_is_lost_for_the_process() {
     let machine = Machine::new();
     let stream = machine.stream();
     assert_eq!(machine.launch(c"store", (64, 1), stream), SUCCESS);

@@ -1,4 +1,5 @@
-//! Nodes that reach outside of their graph: host functions, events, memory; objects they keep.
+//! Nodes with effects outside their graph: host functions, events, memory; the objects that they
+//! retain.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -14,14 +15,14 @@ const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 /// The values written by host functions.
 pub(crate) type Log = Mutex<Vec<u32>>;
 
-/// A number for a log, as the data of a host function.
+/// A number for a log, the data of a host function.
 pub(crate) struct Entry<'a> {
     pub(crate) log: &'a Log,
     pub(crate) number: u32,
 }
 
 /// # Safety
-/// The data is an entry that lives.
+/// The data is a live entry.
 pub(crate) unsafe extern "C" fn write_down(data: *mut c_void) {
     // SAFETY: by the contract of the function.
     let entry = unsafe { &*data.cast::<Entry<'_>>() };
@@ -34,7 +35,7 @@ fn call_of(entry: &Entry<'_>) -> CUDA_HOST_NODE_PARAMS {
 }
 
 impl Machine {
-    /// Adds a node that allocates bytes on the first device; gives it and the address.
+    /// Adds a node that allocates bytes on the first device. Returns the node and the address.
     pub(crate) fn allocate_in(&self, graph: CUgraph, bytes: usize) -> (CUgraphNode, u64) {
         let (mut node, mut parameters) = (CUgraphNode::NULL, CUDA_MEM_ALLOC_NODE_PARAMS::default());
         let properties = &mut parameters.poolProps;
@@ -46,7 +47,7 @@ impl Machine {
         (node, parameters.dptr)
     }
 
-    /// Launches on a stream of its own and waits; gives the code of the launch.
+    /// Launches on a new stream and waits. Returns the code of the launch.
     fn try_launch(&self, exec: CUgraphExec) -> CUresult {
         let stream = self.stream();
         let code = cu!(self, cuGraphLaunch(exec, stream));
@@ -95,7 +96,7 @@ fn memory_of_a_graph_is_allocated_from_a_launch_to_a_free() {
 }
 
 #[test]
-fn a_graph_can_free_what_its_last_launch_left() {
+fn a_graph_can_free_memory_of_its_last_launch() {
     let machine = Machine::new();
     let graph = machine.graph();
     let (_, address) = machine.allocate_in(graph, 4);
@@ -129,7 +130,7 @@ fn a_stream_waits_for_the_event_that_a_graph_records() {
 }
 
 #[test]
-fn the_most_that_graphs_reserved_is_kept_until_it_is_reset() {
+fn the_high_watermark_of_graph_memory_is_kept_until_reset() {
     let (machine, stream) = (Machine::new(), CUstream::NULL);
     let ask = |attribute| {
         let mut value = u64::MAX;

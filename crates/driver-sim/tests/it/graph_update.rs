@@ -45,14 +45,15 @@ fn an_instantiated_graph_is_a_copy_of_the_template() {
 }
 
 #[test]
-fn node_parameters_can_be_asked_for() {
+fn node_parameters_can_be_queried() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
     let node = machine.add(graph, (c"store", word, 0xabcd), &[]);
     let mut asked = CUDA_KERNEL_NODE_PARAMS::default();
     assert_eq!(cu!(machine, cuGraphKernelNodeGetParams_v2(node, &mut asked)), SUCCESS);
     assert_eq!(asked.func, machine.function(c"store"));
-    // SAFETY: the pointers lead to the values of the node, a u64 and a u32, while the node lives.
+    // SAFETY: the pointers are valid for the values of the node, a u64 and a u32, while the node
+    // lives.
     let (address, value) = unsafe {
         let list = std::slice::from_raw_parts(asked.kernelParams, 2);
         (list[0].cast::<u64>().read_unaligned(), list[1].cast::<u32>().read_unaligned())
@@ -128,7 +129,7 @@ fn copy_and_fill_nodes_take_new_parameters_of_the_same_kind() {
 }
 
 #[test]
-fn an_update_takes_over_the_parameters_of_a_graph_of_the_same_shape() {
+fn an_update_copies_the_parameters_of_a_graph_of_the_same_shape() {
     let machine = Machine::new();
     let word = machine.zero();
     let make = |digits: [u32; 2]| {

@@ -1,4 +1,4 @@
-//! Graphs made by hand: structure, instantiation and the order of nodes.
+//! Graphs built by API calls: structure, instantiation and the order of nodes.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -18,7 +18,7 @@ impl Machine {
         graph
     }
 
-    /// Adds a launch of one thread of a kernel that takes an address and a word.
+    /// Adds a launch of one thread of a kernel with parameters address and word.
     pub(crate) fn add(
         &self,
         graph: CUgraph,
@@ -44,7 +44,7 @@ impl Machine {
 }
 
 #[test]
-fn nodes_run_in_every_order_that_edges_allow_and_in_no_other() {
+fn nodes_run_in_all_topological_orders_and_no_other() {
     let run = |seed, edges: bool| {
         let machine = Machine::seeded(seed);
         let (graph, word) = (machine.graph(), machine.zero());
@@ -62,7 +62,7 @@ fn nodes_run_in_every_order_that_edges_allow_and_in_no_other() {
 }
 
 #[test]
-fn a_graph_tells_its_nodes_and_edges() {
+fn a_graph_returns_its_nodes_and_edges() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
     let first = machine.add(graph, (c"append", word, 1), &[]);
@@ -90,7 +90,7 @@ fn a_graph_tells_its_nodes_and_edges() {
 }
 
 #[test]
-fn a_cycle_is_found_when_the_graph_is_instantiated() {
+fn a_cycle_is_detected_at_instantiation() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
     let first = machine.add(graph, (c"append", word, 1), &[]);
@@ -188,7 +188,7 @@ fn launches_of_one_graph_do_not_overlap_even_on_two_streams() {
 }
 
 #[test]
-fn a_graph_is_drawn_with_its_kernels_its_edges_and_what_is_inside() {
+fn dot_output_has_kernels_edges_and_child_graphs() {
     let machine = Machine::new();
     let (graph, inner, word) = (machine.graph(), machine.graph(), machine.zero());
     let first = machine.add(graph, (c"append", word, 1), &[]);

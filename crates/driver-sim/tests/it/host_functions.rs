@@ -13,13 +13,13 @@ use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
-/// Counts how often it was called.
+/// Counts its calls.
 pub(crate) unsafe extern "C" fn count(counter: *mut c_void) {
-    // SAFETY: the tests hand over a counter that lives until the function has run.
+    // SAFETY: the tests pass a counter that lives until the function has run.
     unsafe { &*counter.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts like [`count`], if the stream's work went well.
+/// Counts like [`count`], if the stream has no error.
 unsafe extern "C" fn count_success(_stream: CUstream, code: CUresult, counter: *mut c_void) {
     if code == SUCCESS {
         // SAFETY: the obligations are the same.
@@ -27,9 +27,9 @@ unsafe extern "C" fn count_success(_stream: CUstream, code: CUresult, counter: *
     }
 }
 
-/// Calls the driver that its data points to.
+/// Calls the driver whose table is its data.
 pub(crate) unsafe extern "C" fn ask(driver: *mut c_void) {
-    // SAFETY: the test hands over a table that lives until the function has run.
+    // SAFETY: the test passes a table that lives until the function has run.
     let driver = unsafe { &*driver.cast::<DriverTable>() };
     let mut count = 0;
     // SAFETY: the pointer is valid during the call.
@@ -42,7 +42,7 @@ pub(crate) fn data(counter: &AtomicUsize) -> *mut c_void {
 }
 
 #[test]
-fn a_host_function_runs_when_its_stream_is_waited_for() {
+fn a_host_function_runs_at_the_wait_for_its_stream() {
     let (machine, counter) = (Machine::new(), AtomicUsize::new(0));
     let stream = machine.stream();
     assert_eq!(cu!(machine, cuLaunchHostFunc(stream, Some(count), data(&counter))), SUCCESS);
@@ -91,7 +91,7 @@ fn a_host_function_that_calls_the_driver_stops_the_world() {
 
 /// Waits until the other end is dropped, then counts.
 unsafe extern "C" fn wait_and_count(data: *mut c_void) {
-    // SAFETY: the test hands over a pair that lives until the function has run.
+    // SAFETY: the test passes a pair that lives until the function has run.
     let (receiver, counter) = unsafe { &*data.cast::<(Mutex<Receiver<()>>, AtomicUsize)>() };
     let waited = receiver.lock().map(|receiver| receiver.recv_timeout(Duration::from_secs(60)));
     assert_eq!(waited.ok(), Some(Err(RecvTimeoutError::Disconnected)), "the caller went on");
@@ -146,7 +146,7 @@ fn a_host_function_of_a_query_that_calls_the_driver_stops_the_world() {
     assert!(said.iter().any(|text| text.contains("cuDeviceGetCount")), "{said:?}");
 }
 
-/// A host function that says when it runs and then waits for its release.
+/// A host function that signals that it runs and then waits for its release.
 struct Latch {
     started: Mutex<Sender<()>>,
     release: Mutex<Receiver<()>>,
@@ -178,7 +178,7 @@ impl Latch {
     }
 
     unsafe extern "C" fn run(data: *mut c_void) {
-        // SAFETY: the tests hand over a latch that lives until the function has run.
+        // SAFETY: the tests pass a latch that lives until the function has run.
         let latch = unsafe { &*data.cast::<Self>() };
         let sent = latch.started.lock().is_ok_and(|started| started.send(()).is_ok());
         let waited = latch.release.lock().map(|release| release.recv_timeout(LIMIT));
@@ -207,7 +207,8 @@ impl Key {
 /// How long a test waits before it fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the main thread does while another one uses the driver and then releases the host function.
+/// The call of the main thread while another thread uses the driver and then releases the host
+/// function.
 type Waits = fn(&Machine, CUstream) -> CUresult;
 
 const WAITS: [(&str, Waits); 10] = [
@@ -263,7 +264,7 @@ impl Machine {
         assert_eq!(unsafe { target.read() }, 0x56);
     }
 
-    /// A word that holds 0, written on a stream that no host function holds up.
+    /// A word that holds 0, written on a stream without host functions.
     fn zero_on_its_own(&self) -> CUdeviceptr {
         let (word, stream) = (self.reserved(), self.stream());
         assert_eq!(cu!(self, cuMemsetD32Async(word, 0, 1, stream)), SUCCESS);
@@ -317,7 +318,7 @@ fn a_callback_of_a_stream_may_wait_for_another_thread() {
 }
 
 #[test]
-fn a_graph_goes_on_after_its_host_node() {
+fn a_graph_continues_after_its_host_node() {
     let ((latch, key), machine) = (Latch::new(), Machine::new());
     let (stream, word) = (machine.stream(), machine.zero());
     assert_eq!(machine.begin(stream), SUCCESS);
@@ -364,7 +365,7 @@ fn a_graph_goes_on_after_its_host_node() {
 }
 
 #[test]
-fn a_wait_ends_though_another_thread_queues_more() {
+fn a_wait_ends_although_another_thread_queues_more_work() {
     let ((first, first_key), (second, second_key)) = (Latch::new(), Latch::new());
     let machine = Machine::new();
     let stream = machine.stream();
@@ -403,7 +404,7 @@ fn threads_wait_for_the_same_host_function_and_for_several() {
                 assert_eq!(machine.sync(stream), SUCCESS);
             });
         }
-        // Both run at the same time, each for a thread of its own.
+        // Both run at the same time, each on its own thread.
         latches.iter().for_each(|(_, key)| key.wait());
         latches.iter().for_each(|(_, key)| key.release());
     });
@@ -430,7 +431,7 @@ fn a_wait_returns_the_fault_that_another_thread_found() {
 }
 
 #[test]
-fn a_copy_that_waits_is_made_once() {
+fn a_repeated_call_copies_once() {
     let ((latch, key), machine) = (Latch::new(), Machine::new());
     let (stream, word) = (machine.stream_with(CU_STREAM_DEFAULT), machine.words(&[5]));
     let code = cu!(machine, cuLaunchHostFunc(stream, Some(Latch::run), latch.data()));
@@ -440,7 +441,7 @@ fn a_copy_that_waits_is_made_once() {
         threads.spawn(|| {
             key.wait();
             machine.enter();
-            // Queued after the copy, which the host function holds up.
+            // Queued after the copy, which the host function blocks.
             assert_eq!(machine.append(word, 2, stream), SUCCESS);
             key.release();
         });

@@ -51,7 +51,7 @@ fn a_kernel_reads_and_writes_pinned_memory_when_it_runs() {
     let (stream, host) = (machine.stream(), machine.pinned(&[1, 9]));
     let address = host.expose_provenance() as u64;
     assert_eq!(machine.append(address, 3, stream), SUCCESS);
-    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    // SAFETY: the pinned words live, and nothing runs before the wait.
     unsafe {
         assert_eq!(host.read(), 1);
         host.write(2);
@@ -61,7 +61,7 @@ fn a_kernel_reads_and_writes_pinned_memory_when_it_runs() {
 }
 
 #[test]
-fn host_memory_that_is_not_page_locked_is_a_fault_of_the_kernel() {
+fn a_kernel_access_to_pageable_host_memory_is_a_fault() {
     for freed in [false, true] {
         let machine = Machine::new();
         let (stream, mut word) = (machine.stream(), 1_u32);
@@ -90,7 +90,7 @@ fn shared_memory_beyond_the_limit_needs_an_opt_in() {
 }
 
 #[test]
-fn a_kernel_that_states_its_block_gets_no_other() {
+fn a_kernel_with_reqntid_requires_its_block_size() {
     let machine = Machine::new();
     let (function, none) = (machine.function(c"tile"), std::ptr::null_mut());
     let stream = machine.stream();
@@ -146,7 +146,7 @@ fn occupancy_falls_with_threads_and_shared_memory() {
 }
 
 #[test]
-fn a_capture_that_would_have_to_remember_attributes_stops_the_simulator() {
+fn launch_attributes_in_a_capture_are_unsupported() {
     let machine = Machine::new();
     let (stream, function) = (machine.stream(), machine.function(c"tile"));
     let launch = |id| {

@@ -36,7 +36,7 @@ impl Machine {
         cu!(self, cuLinkAddData_v2(link, kind, data, size, name.as_ptr(), 0, none, nothing))
     }
 
-    /// A linker whose log of errors goes to `log`.
+    /// A linker whose error log goes to `log`.
     fn link_with_log(&self, log: &mut [u8]) -> CUlinkState {
         use CUjit_option as O;
         let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
@@ -52,7 +52,7 @@ fn a_linked_image_is_a_text_of_the_reported_size() {
     assert_eq!(machine.add_text(link, &ptx::small("7.0", "sm_80")), SUCCESS);
     let (mut image, mut bytes) = (std::ptr::null_mut::<c_void>(), 0);
     assert_eq!(cu!(machine, cuLinkComplete(link, &mut image, &mut bytes)), SUCCESS);
-    // SAFETY: the image lives as long as the linker, and has as many bytes as were told.
+    // SAFETY: the image lives as long as the linker, and has the reported size.
     let made = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) };
     let text = CStr::from_bytes_with_nul(made).expect("one zero byte, at the end");
     let module = machine.load(text).expect("what was linked loads");
@@ -75,7 +75,7 @@ fn the_log_of_a_linker_names_the_error_of_an_input() {
 }
 
 #[test]
-fn the_log_of_a_linker_names_an_undefined_function_and_who_calls_it() {
+fn the_log_of_a_linker_names_an_undefined_function_and_its_caller() {
     let machine = Machine::new();
     let mut log = vec![0u8; 400];
     let link = machine.link_with_log(&mut log);
@@ -131,7 +131,7 @@ const FIRST: &str = "
 }
 ";
 
-/// The second module: its `own` and `helper` are others, its `chosen` is stronger.
+/// The second module: its `own` and `helper` differ, and its definition of `chosen` is stronger.
 const SECOND: &str = "
 .common .global .align 4 .u32 common;
 .visible .global .align 4 .u32 chosen = 3;
@@ -172,7 +172,7 @@ fn modules_share_public_names_and_keep_their_own_in_either_order() {
         }
         let (mut image, mut bytes) = (std::ptr::null_mut::<c_void>(), 0);
         assert_eq!(cu!(machine, cuLinkComplete(link, &mut image, &mut bytes)), SUCCESS);
-        // SAFETY: the image lives as long as the linker, and has as many bytes as were told.
+        // SAFETY: the image lives as long as the linker, and has the reported size.
         let made = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) };
         let module = machine.load(CStr::from_bytes_with_nul(made).expect("one zero byte"));
         let mut function = CUfunction::NULL;
@@ -201,7 +201,7 @@ fn two_strong_definitions_of_a_name_are_refused() {
 }
 
 #[test]
-fn a_linker_takes_each_target_of_its_device() {
+fn a_linker_accepts_each_target_of_its_device() {
     use CUjit_target as T;
     let taken = |target: CUjit_target, compute_capability| {
         let config = retrograph_driver_sim::Config { compute_capability, ..Default::default() };
@@ -232,8 +232,8 @@ fn a_linker_limits_the_registers_of_each_kernel() {
     assert!(text.contains(".maxnreg 24") && text.contains(".maxnreg 16"), "{text}");
 }
 
-/// A kernel whose blocks meet, as numba-cuda and nvcc compile it: block 0 reads what the last block
-/// has written before.
+/// A kernel with a grid barrier, as numba-cuda and nvcc compile it: block 0 reads a value that the
+/// last block wrote before the barrier.
 const MEETS: &str = "
 .extern .func (.param .b64 r) cudaCGGetIntrinsicHandle (.param .b32 scope);
 .extern .func (.param .b32 r) cudaCGSynchronize (.param .b64 grid, .param .b32 flags);
@@ -282,7 +282,7 @@ impl Machine {
         self.add_input(link, CUjitInputType::CU_JIT_INPUT_LIBRARY, (c"library", bytes))
     }
 
-    /// The kernel of a link, or the code of the call that failed.
+    /// Completes a link. Returns a kernel of the result, or the code of the failed call.
     fn complete(&self, link: CUlinkState, kernel: &CStr) -> Result<CUfunction, CUresult> {
         let (mut image, mut function) = (std::ptr::null_mut::<c_void>(), CUfunction::NULL);
         cu!(self, cuLinkComplete(link, &mut image, std::ptr::null_mut())).ok()?;
@@ -294,7 +294,7 @@ impl Machine {
 }
 
 #[test]
-fn a_grid_that_libcudadevrt_synchronizes_meets_in_launches_and_graphs() {
+fn libcudadevrt_synchronizes_grids_in_launches_and_graphs() {
     let machine = Machine::new();
     let link = machine.link(&mut [], &mut []);
     assert_eq!(machine.add_library(link, &archive("cuda_device_runtime.o/")), SUCCESS);
@@ -317,7 +317,7 @@ fn a_grid_that_libcudadevrt_synchronizes_meets_in_launches_and_graphs() {
     assert_eq!(cu!(machine, cuGraphInstantiateWithFlags(&mut exec, graph, 0)), SUCCESS);
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
     assert_eq!((machine.sync(stream), machine.peek(word)), (SUCCESS, 42));
-    // An ordinary launch has no barrier of the grid, and the kernel does not look at the result.
+    // An ordinary launch has no grid barrier, and the kernel ignores the result.
     let plain = cu!(machine, cuLaunchKernel(kernel, 4, 1, 1, 1, 1, 1, 0, stream, list, none));
     assert_eq!((plain, machine.sync(stream)), (SUCCESS, SUCCESS));
 }
@@ -335,7 +335,7 @@ fn functions_of_libcudadevrt_need_the_archive() {
     let missing = Some(CUresult::CUDA_ERROR_INVALID_SOURCE);
     assert_eq!(add(None, MEETS), (None, missing));
     assert_eq!(add(Some("other.o/"), MEETS), (Some(unsupported), missing));
-    // The archive has functions that are not simulated.
+    // The archive has functions that the simulator does not support.
     let other = MEETS.replace("cudaCGSynchronize", "cudaDeviceSynchronizeOfGrid");
     let library = Some("cuda_device_runtime.o/");
     assert_eq!(add(library, &other), (Some(SUCCESS), Some(unsupported)));

@@ -1,4 +1,4 @@
-//! A simulated machine with a current context, and calls without ceremony.
+//! A simulated machine with a current context, and short forms of common calls.
 
 use std::ffi::{CStr, c_void};
 
@@ -27,7 +27,7 @@ macro_rules! cu_optional {
 }
 pub(crate) use cu_optional;
 
-/// A machine whose context is current on the thread that made it.
+/// A machine whose context is current on its creating thread.
 pub(crate) struct Machine {
     pub(crate) simulator: Simulator,
     pub(crate) context: CUcontext,
@@ -114,7 +114,7 @@ impl Machine {
         self.words(&[0])
     }
 
-    /// The word that is in memory now, without waiting for non-blocking streams.
+    /// The current word in memory, without waiting for non-blocking streams.
     pub(crate) fn peek(&self, address: CUdeviceptr) -> u32 {
         let mut word = 0u32;
         let code = cu!(self, cuMemcpyDtoH_v2((&raw mut word).cast(), address, 4));
@@ -129,13 +129,13 @@ impl Machine {
         assert_eq!(code, CUresult::CUDA_SUCCESS);
         let words = pointer.cast::<u32>();
         for (index, value) in values.iter().enumerate() {
-            // SAFETY: the allocation has room for all values.
+            // SAFETY: the allocation holds all values.
             unsafe { words.add(index).write(*value) };
         }
         words
     }
 
-    /// Launches one thread of a kernel that takes an address and a word.
+    /// Launches one thread of a kernel with parameters address and word.
     pub(crate) fn launch(
         &self,
         kernel: &CStr,
@@ -162,9 +162,9 @@ impl Machine {
         cu!(self, cuStreamBeginCapture_v2(stream, mode))
     }
 
-    /// Ends a capture: the code and the graph.
+    /// Ends a capture. Returns the code and the graph.
     pub(crate) fn end(&self, stream: CUstream) -> (CUresult, CUgraph) {
-        // Not null, so that a call that writes nothing is noticed.
+        // Not null, to detect a call that writes nothing.
         let mut graph = CUgraph(std::ptr::without_provenance_mut(1));
         let code = cu!(self, cuStreamEndCapture(stream, &mut graph));
         (code, graph)

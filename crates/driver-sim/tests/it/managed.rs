@@ -13,14 +13,14 @@ const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const DEVICE: CUmemLocation =
     CUmemLocation { r#type: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
 
-/// Managed words with given values, as the host sees them.
+/// Managed words with given values, as a host pointer.
 fn managed(machine: &Machine, values: &[u32]) -> *mut u32 {
     let mut address = 0;
     let code = cu!(machine, cuMemAllocManaged(&mut address, size_of_val(values), 1));
     assert_eq!(code, SUCCESS);
     let words = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
     for (index, value) in values.iter().enumerate() {
-        // SAFETY: the allocation has room for all values.
+        // SAFETY: the allocation holds all values.
         unsafe {
             assert_eq!(words.add(index).read(), POISON);
             words.add(index).write(*value);
@@ -30,7 +30,7 @@ fn managed(machine: &Machine, values: &[u32]) -> *mut u32 {
 }
 
 fn read(word: *const u32) -> u32 {
-    // SAFETY: the tests pass live managed memory, and no kernel runs meanwhile.
+    // SAFETY: the tests pass live managed memory, and no kernel runs at the same time.
     unsafe { word.read() }
 }
 
@@ -51,7 +51,7 @@ fn host_and_device_see_the_same_words() {
     assert_eq!(read(words), 1, "kernels run late, and nothing waited");
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!(read(words), 0x17);
-    // Copies take it as device and as host memory.
+    // Copies accept it as device memory and as host memory.
     let copy = machine.zero();
     assert_eq!(cu!(machine, cuMemcpyHtoD_v2(copy, words.wrapping_add(1).cast(), 4)), SUCCESS);
     assert_eq!(machine.peek(copy), 2);
@@ -101,7 +101,7 @@ fn bad_requests_are_refused_as_recorded() {
 }
 
 #[test]
-fn pointer_attributes_are_those_of_managed_memory() {
+fn pointer_attributes_report_managed_memory() {
     use CUpointer_attribute as A;
     let machine = Machine::new();
     let words = managed(&machine, &[1, 2]) as u64;
@@ -125,7 +125,7 @@ fn pointer_attributes_are_those_of_managed_memory() {
 }
 
 #[test]
-fn advice_and_prefetches_are_accepted_and_told() {
+fn advice_and_prefetches_are_returned_by_queries() {
     use CUmem_advise as Advise;
     use CUmem_range_attribute as A;
     let machine = Machine::new();
@@ -176,7 +176,7 @@ fn advice_and_prefetches_are_accepted_and_told() {
 }
 
 #[test]
-fn what_is_not_managed_has_no_advice() {
+fn memory_that_is_not_managed_has_no_advice() {
     let machine = Machine::new();
     let (device, pinned) = (machine.zero(), machine.pinned(&[0]) as u64);
     for address in [device, pinned] {
@@ -210,7 +210,7 @@ fn launch_count(machine: &Machine, function: CUfunction) {
 }
 
 #[test]
-fn a_managed_variable_is_seen_by_host_and_device() {
+fn host_and_device_access_a_managed_variable() {
     let machine = Machine::new();
     let module = machine.load(&crate::ptx::image("7.0", "sm_80", VARIABLE)).unwrap();
     let (mut address, mut bytes, mut function) = (0, 0, CUfunction::NULL);
@@ -284,7 +284,8 @@ fn a_reset_frees_managed_variables() {
     assert_eq!(machine.diagnostics(DiagnosticKind::Internal), [""; 0]);
 }
 
-/// As an H200 wrote them: the address for the host, and nothing for the size of a range.
+/// As recorded on an H200: the host pointer is the address, and the size of the range is not
+/// written.
 #[test]
 fn an_unknown_address_may_be_one_of_the_host() {
     use CUpointer_attribute as A;

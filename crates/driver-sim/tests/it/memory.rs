@@ -17,7 +17,7 @@ fn free_bytes(machine: &Machine) -> usize {
 }
 
 #[test]
-fn memory_runs_out_and_comes_back() {
+fn memory_runs_out_and_is_freed() {
     let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
     let (free, mut first, mut second) = (free_bytes(&machine), 0, 0);
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut first, free)), SUCCESS);
@@ -32,7 +32,7 @@ fn memory_runs_out_and_comes_back() {
 }
 
 #[test]
-fn fresh_memory_is_poison_and_no_number() {
+fn fresh_memory_is_poison_and_a_nan() {
     let machine = Machine::new();
     let mut address = 0;
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut address, 64)), SUCCESS);
@@ -46,7 +46,7 @@ fn fresh_memory_is_poison_and_no_number() {
 }
 
 #[test]
-fn freeing_waits_for_work_that_was_queued() {
+fn freeing_waits_for_queued_work() {
     let machine = Machine::new();
     let (word, copy, stream) = (machine.words(&[4]), machine.zero(), machine.stream());
     assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(copy, word, 4, stream)), SUCCESS);
@@ -55,7 +55,7 @@ fn freeing_waits_for_work_that_was_queued() {
 }
 
 #[test]
-fn freeing_in_stream_order_frees_when_the_stream_gets_there() {
+fn a_stream_ordered_free_runs_in_stream_order() {
     let machine = Machine::new();
     let (stream, mut address) = (machine.stream(), 0);
     assert_eq!(cu!(machine, cuMemAllocAsync(&mut address, 4, stream)), SUCCESS);
@@ -68,7 +68,7 @@ fn freeing_in_stream_order_frees_when_the_stream_gets_there() {
 }
 
 #[test]
-fn kernels_reach_pinned_memory_by_its_host_address() {
+fn kernels_access_pinned_memory_by_its_host_address() {
     let machine = Machine::new();
     let (host, stream) = (machine.pinned(&[0]), machine.stream());
     assert_eq!(machine.append(host.expose_provenance() as u64, 6, stream), SUCCESS);
@@ -81,7 +81,7 @@ fn kernels_reach_pinned_memory_by_its_host_address() {
 }
 
 #[test]
-fn an_address_tells_its_allocation() {
+fn an_address_range_query_returns_the_allocation() {
     use CUpointer_attribute as A;
     let machine = Machine::new();
     let words = machine.words(&[1, 2, 3]);
@@ -104,7 +104,7 @@ fn an_address_tells_its_allocation() {
 }
 
 #[test]
-fn pinned_memory_is_freed_after_the_copies_that_name_it() {
+fn pinned_memory_is_freed_after_its_copies() {
     let machine = Machine::new();
     let (word, stream, host) = (machine.zero(), machine.stream(), machine.pinned(&[7]));
     let source = host.cast_const().cast();

@@ -1,4 +1,4 @@
-//! Modules: the images that load, and the errors of those that do not.
+//! Modules: images that load, and the errors of images that do not.
 
 use std::ffi::{CStr, c_void};
 
@@ -11,7 +11,7 @@ use crate::ptx;
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// Loads with both logs: the code, the info log and the error log.
+/// Loads with both logs. Returns the code, the info log and the error log.
 fn load_logged(machine: &Machine, image: &CStr, capacity: usize) -> (CUresult, String, String) {
     let (mut info, mut error) = (vec![b'?'; capacity], vec![b'?'; capacity]);
     let mut options = [
@@ -88,7 +88,7 @@ fn an_instruction_that_only_the_simulator_lacks_is_not_called_invalid() {
 }
 
 #[test]
-fn bytes_that_are_no_image_are_refused() {
+fn invalid_image_bytes_are_refused() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     let mut module = CUmodule::NULL;
@@ -110,7 +110,7 @@ fn functions_and_variables_are_found_by_name() {
 }
 
 #[test]
-fn functions_tell_their_parameters_and_attributes() {
+fn functions_return_their_parameters_and_attributes() {
     use CUfunction_attribute as A;
     let machine = Machine::new();
     let (store, tile) = (machine.function(c"store"), machine.function(c"tile"));
@@ -161,7 +161,7 @@ fn a_graph_whose_module_was_unloaded_is_undefined() {
 }
 
 #[test]
-fn a_load_without_a_place_for_the_module_leaves_nothing() {
+fn a_load_with_a_null_module_pointer_changes_nothing() {
     let machine = Machine::new();
     let before = machine.simulator.live().modules;
     let (image, nowhere) = (ptx::module(), std::ptr::null_mut());
@@ -187,7 +187,7 @@ fn a_file_of_ptx_may_end_in_zero_bytes() {
     assert_eq!(load(b"\x7fELF\x02\x01"), CUresult::CUDA_ERROR_NOT_SUPPORTED, "a cubin");
 }
 
-/// Loads with at most `registers` registers: the number that each thread of `wide` has.
+/// Loads with a maximum of `registers` registers. Returns the registers per thread of `wide`.
 fn registers_of_wide(machine: &Machine, image: &CStr, registers: usize) -> i32 {
     let mut option = CUjit_option::CU_JIT_MAX_REGISTERS;
     let mut value = std::ptr::without_provenance_mut::<c_void>(registers);
@@ -205,7 +205,7 @@ fn registers_of_wide(machine: &Machine, image: &CStr, registers: usize) -> i32 {
 #[test]
 fn registers_have_the_limit_of_the_load() {
     let machine = Machine::new();
-    // All loaded words are live until the last one is there.
+    // All loaded words are live until the last load.
     let loads: String =
         (0..60).map(|i| format!("ld.global.u32 %r{i}, [%rd0+{}];\n", 4 * i)).collect();
     let stores: String =
@@ -218,7 +218,7 @@ fn registers_have_the_limit_of_the_load() {
 }
 
 #[test]
-fn constant_variables_have_a_size() {
+fn constant_variables_have_a_size_limit() {
     let machine = Machine::new();
     let constants = ".const .align 1 .b8 a[3];\n.const .align 4 .b32 b[2];\n";
     let image =
@@ -232,7 +232,7 @@ fn constant_variables_have_a_size() {
     assert_eq!(bytes, 12);
 }
 
-/// Images are parsed and decoded once per process, unless kernels depend on where variables are.
+/// Images are parsed and decoded once per process, unless kernels depend on addresses of variables.
 #[test]
 fn each_module_of_an_image_has_its_own_variables() {
     let image = ptx::image(
@@ -281,7 +281,7 @@ fn variables_beyond_the_memory_of_their_space_are_refused_by_name() {
         call + &entry("call f;")
     };
     let konst = R::CUDA_ERROR_INVALID_PTX;
-    // No recorded trace says what a driver returns for these.
+    // No recorded trace has the results of a driver for these.
     let [shared, local, global] = [R::CUDA_ERROR_NOT_SUPPORTED; 3];
     let cases = [
         (entry(".shared .b8 most[233472];"), None),

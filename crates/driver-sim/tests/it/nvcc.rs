@@ -1,7 +1,7 @@
-//! Kernels that `nvcc` compiled, against the same code on the CPU.
+//! Kernels compiled by `nvcc`, against the same code on the CPU.
 //!
-//! `tests/nvcc` has the sources and the PTX that `cargo xtask nvcc-kernels` made of them; the first
-//! lines of each PTX file name the version of the compiler.
+//! `tests/nvcc` has the sources and their PTX from `cargo xtask nvcc-kernels`; the first lines of
+//! each PTX file name the compiler version.
 
 mod arithmetic;
 mod blocks;
@@ -16,7 +16,7 @@ use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
 
-/// A simulated device with one of the modules, and memory for its kernel.
+/// A simulated device with one of the modules.
 struct Bench {
     machine: Machine,
     module: CUmodule,
@@ -32,7 +32,7 @@ struct Launch<'a> {
     parameters: Vec<Vec<u8>>,
 }
 
-/// Plain numbers that memory is made of.
+/// Numbers that can be converted to and from bytes.
 trait Number: Copy {
     const BYTES: usize;
     fn put(self, to: &mut Vec<u8>);
@@ -62,7 +62,7 @@ fn value<T: Number>(value: T) -> Vec<u8> {
 }
 
 impl Bench {
-    /// Loads a module; `seed` decides the order of blocks and warps.
+    /// Loads a module; `seed` is the seed of the order of blocks and warps.
     fn new(ptx: &str, seed: u64) -> Self {
         let machine = Machine::seeded(seed);
         let image = CString::new(ptx).expect("PTX is text");
@@ -112,7 +112,7 @@ impl Bench {
     }
 }
 
-/// Numbers between −`range` and `range` that look random.
+/// Pseudorandom numbers between −`range` and `range`.
 fn numbers(count: usize, range: f32) -> Vec<f32> {
     let mut state = 0x1234_5678u32;
     let next = |_| {
@@ -122,7 +122,7 @@ fn numbers(count: usize, range: f32) -> Vec<f32> {
     (0..count).map(next).collect()
 }
 
-/// Integers that look random.
+/// Pseudorandom integers.
 fn integers(count: usize) -> Vec<u32> {
     numbers(count, 1.0).iter().map(|x| x.to_bits().wrapping_mul(0x9e37_79b9)).collect()
 }

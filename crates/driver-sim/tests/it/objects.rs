@@ -1,4 +1,4 @@
-//! Objects of the user: who keeps them alive, and when they are destroyed.
+//! User objects: their references and destruction.
 
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
@@ -10,7 +10,7 @@ use crate::machine::{Machine, cu};
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
 impl Machine {
-    /// Makes an object that writes an entry down when it is destroyed, and gives it to a graph.
+    /// Creates an object whose destructor logs an entry, and moves it to a graph.
     pub(crate) fn hold(&self, graph: CUgraph, entry: &Entry<'_>) {
         let (mut object, data) = (CUuserObject::NULL, std::ptr::from_ref(entry).cast_mut().cast());
         let flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
@@ -22,7 +22,7 @@ impl Machine {
 }
 
 #[test]
-fn an_object_lives_as_long_as_graphs_that_hold_it() {
+fn an_object_lives_as_long_as_graphs_reference_it() {
     let (machine, log) = (Machine::new(), Log::default());
     let (stream, graph) = (machine.stream(), machine.graph());
     let entry = Entry { log: &log, number: 9 };
@@ -56,7 +56,7 @@ fn each_destroyed_graph_waits_for_its_own_launch() {
 }
 
 #[test]
-fn an_update_holds_what_the_new_graph_holds() {
+fn an_update_retains_the_objects_of_the_new_graph() {
     let (machine, log) = (Machine::new(), Log::default());
     let (old, new) = (machine.graph(), machine.graph());
     let entries = [1, 2].map(|number| Entry { log: &log, number });
@@ -74,7 +74,7 @@ fn an_update_holds_what_the_new_graph_holds() {
 }
 
 #[test]
-fn a_graph_that_is_lost_with_its_capture_gives_up_all_that_it_had() {
+fn a_graph_discarded_with_its_capture_releases_its_objects() {
     let (machine, log) = (Machine::new(), Log::default());
     let (stream, graph, word) = (machine.stream(), machine.graph(), machine.zero());
     let entry = Entry { log: &log, number: 5 };

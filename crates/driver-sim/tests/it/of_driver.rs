@@ -1,4 +1,4 @@
-//! Functions of the driver that kernels call: `vprintf` and `__assertfail`.
+//! Driver functions that kernels call: `vprintf` and `__assertfail`.
 
 use std::ffi::CString;
 
@@ -45,7 +45,7 @@ fn printing(format: &str, [a, b, c]: [&str; 3]) -> CString {
     ptx::image("7.0", "sm_80", &body)
 }
 
-/// Runs two threads of `k`, of which one prints: the text, and what `vprintf` returned.
+/// Runs two threads of `k`, one of which prints. Returns the text and the result of `vprintf`.
 fn print(format: &str, list: [&str; 3]) -> (String, u32) {
     let machine = Machine::new();
     let module = machine.load(&printing(format, list)).expect("it loads");
@@ -83,7 +83,8 @@ fn kernels_print_as_c_does() {
         all("%f %E %F", [&float(f64::NAN), &float(1.0), &float(f64::INFINITY)]),
         "nan 1.000000E+00 INF"
     );
-    // Arguments of 4 bytes lie two in 8; the upper half of the first is the second.
+    // Two 4-byte arguments share 8 bytes; the upper half of the first parameter is the second
+    // argument.
     assert_eq!(all("%d %u", ["0x00000002ffffffff", "0", "0"]), "-1 2");
     assert_eq!(all("[%5d|%-5d|%05d]", ["0x0000000300000002", "-4", "0"]), "[    2|3    |-0004]");
     assert_eq!(all("%llx %#llx %llX", ["255", "255", "255"]), "ff 0xff FF");

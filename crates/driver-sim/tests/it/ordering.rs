@@ -11,7 +11,7 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
 
 #[test]
-fn work_of_a_non_blocking_stream_runs_when_it_is_waited_for_and_not_before() {
+fn work_of_a_non_blocking_stream_runs_at_the_wait_and_not_before() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     assert_eq!(machine.append(word, 5, stream), SUCCESS);
@@ -78,7 +78,7 @@ fn blocking_streams_are_ordered_by_the_legacy_stream() {
 }
 
 #[test]
-fn a_stream_is_not_ready_when_asked_first_and_runs_when_asked_again() {
+fn the_first_query_of_a_stream_is_not_ready_and_the_second_runs_it() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     assert_eq!(cu!(machine, cuStreamQuery(stream)), SUCCESS, "nothing was queued");
@@ -123,7 +123,7 @@ fn work_of_a_destroyed_stream_still_completes() {
 }
 
 #[test]
-fn parameter_values_are_those_of_the_call() {
+fn parameter_values_are_copied_at_the_call() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     let function = machine.function(c"store");
@@ -138,7 +138,7 @@ fn parameter_values_are_those_of_the_call() {
 }
 
 #[test]
-fn an_event_is_not_ready_when_asked_first_and_is_when_asked_again() {
+fn the_first_query_of_an_event_is_not_ready_and_the_second_is() {
     let machine = Machine::new();
     let (word, stream, event) = (machine.zero(), machine.stream(), machine.event());
     assert_eq!(machine.append(word, 1, stream), SUCCESS);
@@ -170,7 +170,7 @@ fn the_prompt_order_runs_work_before_its_call_returns() {
 }
 
 #[test]
-fn the_prompt_order_runs_nodes_in_the_order_in_which_they_were_added() {
+fn the_prompt_order_runs_nodes_in_order_of_addition() {
     for seed in 0..8 {
         let machine = prompt(seed);
         let (word, graph) = (machine.zero(), machine.graph());

@@ -31,7 +31,7 @@ fn within<T>(machine: &Machine, context: CUcontext, body: impl FnOnce() -> T) ->
 }
 
 #[test]
-fn devices_reach_each_other_and_not_themselves() {
+fn devices_can_access_each_other_and_not_themselves() {
     let (machine, _) = two();
     let mut answer = 7;
     for (device, peer, expected) in [(0, 1, 1), (1, 0, 1), (0, 0, 0)] {
@@ -56,7 +56,7 @@ fn a_kernel_uses_the_memory_of_a_peer_only_with_access() {
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!(within(&machine, other, || machine.peek(word)), 4);
 
-    // Queued work still has the access that is then taken away.
+    // Queued work completes before its access is revoked.
     assert_eq!(machine.append(word, 2, stream), SUCCESS);
     assert_eq!(cu!(machine, cuCtxDisablePeerAccess(other)), SUCCESS);
     assert_eq!(machine.sync(stream), SUCCESS);
@@ -68,7 +68,7 @@ fn a_kernel_uses_the_memory_of_a_peer_only_with_access() {
 }
 
 #[test]
-fn access_is_one_sided_and_is_given_once() {
+fn access_is_one_way_and_is_enabled_once() {
     let (machine, other) = two();
     let twice = CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     let never = CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
@@ -108,7 +108,7 @@ fn copies_between_devices_need_no_access() {
     assert_eq!(cu!(machine, cuMemcpyPeer(there, other, here, own, 12)), SUCCESS);
     assert_eq!(within(&machine, other, || machine.peek(there + 8)), 3);
 
-    // An asynchronous copy is ordered with its stream alone.
+    // An asynchronous copy is ordered only with its stream.
     let stream = machine.stream();
     assert_eq!(machine.append(here, 5, stream), SUCCESS);
     let target = there + 4;

@@ -63,7 +63,7 @@ impl Machine {
 }
 
 #[test]
-fn memory_comes_back_to_its_pool_by_either_free() {
+fn both_frees_return_memory_to_its_pool() {
     let machine = Machine::new();
     let (stream, pool) = (machine.stream(), machine.pool(0));
     let (first, second) = (machine.take(pool, 100, stream), machine.take(pool, 50, stream));
@@ -90,7 +90,7 @@ fn a_pool_keeps_memory_up_to_its_threshold_until_trimmed() {
 }
 
 #[test]
-fn the_highest_counts_begin_again_at_what_there_is() {
+fn high_watermarks_reset_to_current_values() {
     let machine = Machine::new();
     let (stream, pool) = (machine.stream(), machine.pool(0));
     let address = machine.take(pool, 100, stream);
@@ -103,7 +103,7 @@ fn the_highest_counts_begin_again_at_what_there_is() {
 }
 
 #[test]
-fn a_refused_allocation_leaves_nothing() {
+fn a_refused_allocation_changes_nothing() {
     let machine = Machine::with(Config { memory_bytes: 1 << 28, ..Config::default() });
     let (stream, pool) = (machine.stream(), machine.pool(1));
     let (mut address, nowhere) = (7, std::ptr::null_mut());
@@ -124,7 +124,7 @@ fn a_refused_allocation_leaves_nothing() {
 }
 
 #[test]
-fn a_destroyed_pool_is_the_pool_of_no_device() {
+fn a_destroyed_pool_is_not_the_pool_of_a_device() {
     let machine = Machine::new();
     let (stream, pool, own) = (machine.stream(), machine.pool(0), machine.present_pool());
     assert_eq!(cu!(machine, cuDeviceSetMemPool(0, pool)), SUCCESS);
@@ -150,7 +150,7 @@ fn a_pool_belongs_to_one_device() {
     assert_eq!(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-/// A pool of the host or of managed memory.
+/// A host pool or a managed pool.
 struct HostPool {
     machine: Machine,
     pool: CUmemoryPool,
@@ -168,11 +168,11 @@ impl HostPool {
         Self { machine, pool, stream }
     }
 
-    /// A word of the pool, which the host writes.
+    /// Allocates a word from the pool and writes it on the host.
     fn word(&self) -> *mut u32 {
         let address = self.machine.take(self.pool, 4, self.stream);
         let word = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
-        // SAFETY: memory of the host, or managed memory, of this size.
+        // SAFETY: host memory, or managed memory, of this size.
         unsafe { word.write(0) };
         word
     }
@@ -183,7 +183,7 @@ impl HostPool {
         cu!(self.machine, cuMemPoolSetAccess(self.pool, &given, 1))
     }
 
-    /// A kernel appends a digit to a word.
+    /// Appends a digit to a word by a kernel.
     fn append(&self, word: *mut u32, digit: u32) -> CUresult {
         let code = self.machine.append(word as u64, digit, self.stream);
         assert_eq!(code, SUCCESS);
@@ -198,7 +198,7 @@ const READ_WRITE: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PRO
 const NO_ACCESS: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
 
 #[test]
-fn kernels_use_a_pool_of_the_host_as_long_as_their_device_has_access() {
+fn kernels_use_a_host_pool_while_their_device_has_access() {
     let host = HostPool::new(PINNED, HOST);
     let before = host.word();
     assert_eq!(host.set_access(READ_WRITE), SUCCESS);
@@ -211,7 +211,7 @@ fn kernels_use_a_pool_of_the_host_as_long_as_their_device_has_access() {
 }
 
 #[test]
-fn kernels_use_a_pool_of_managed_memory_without_being_given_access() {
+fn kernels_use_a_managed_pool_without_a_grant() {
     let managed = HostPool::new(MANAGED, CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE);
     let word = managed.word();
     assert_eq!(managed.set_access(NO_ACCESS), SUCCESS);
@@ -221,7 +221,7 @@ fn kernels_use_a_pool_of_managed_memory_without_being_given_access() {
 }
 
 #[test]
-fn memory_of_the_host_comes_back_to_its_pool() {
+fn host_memory_returns_to_its_pool() {
     for (r#type, location) in [(PINNED, HOST), (MANAGED, HOST)] {
         let host = HostPool::new(r#type, location);
         let (machine, pool) = (&host.machine, host.pool);
@@ -236,9 +236,9 @@ fn memory_of_the_host_comes_back_to_its_pool() {
     }
 }
 
-/// A free waits for its stream, as the use of the memory there does.
+/// A free is ordered in its stream, like the use of the memory.
 #[test]
-fn a_free_in_a_stream_comes_after_the_work_before_it() {
+fn a_stream_ordered_free_runs_after_earlier_work() {
     let host = HostPool::new(PINNED, HOST);
     assert_eq!(host.set_access(READ_WRITE), SUCCESS);
     let word = host.word();
@@ -250,7 +250,7 @@ fn a_free_in_a_stream_comes_after_the_work_before_it() {
 }
 
 #[test]
-fn each_kind_of_memory_has_pools_of_its_own() {
+fn each_kind_of_memory_has_its_own_pools() {
     let machine = Machine::new();
     let mut location = CUmemLocation { r#type: HOST, id: 0 };
     let driver = machine.simulator.table();
@@ -275,9 +275,9 @@ fn each_kind_of_memory_has_pools_of_its_own() {
     assert_eq!(codes, [INVALID_VALUE, SUCCESS]);
 }
 
-/// A call that waits for a host function is made again after it, and then changes everything.
+/// A call that waits for a host function is repeated after it, and only then changes state.
 #[test]
-fn access_that_is_given_while_a_host_function_runs_is_given() {
+fn access_granted_while_a_host_function_runs_is_granted() {
     unsafe extern "C" fn nothing(_: *mut std::ffi::c_void) {}
     let host = HostPool::new(PINNED, HOST);
     let (word, none) = (host.word(), std::ptr::null_mut());

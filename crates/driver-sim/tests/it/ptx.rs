@@ -1,4 +1,4 @@
-//! Kernels of the tests, written by hand.
+//! Hand-written kernels of the tests.
 
 use std::ffi::CString;
 
@@ -16,8 +16,8 @@ const STORE: &str = "
 }
 ";
 
-/// `append(u64 address, u32 digit)`: one thread makes `word` into `16 · word + digit`, so that a
-/// word tells in which order kernels ran.
+/// `append(u64 address, u32 digit)`: one thread replaces `word` by `16 · word + digit`, so a word
+/// records the order of kernels.
 const APPEND: &str = "
 .visible .entry append(.param .u64 address, .param .u32 digit)
 {

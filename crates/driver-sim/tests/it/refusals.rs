@@ -12,7 +12,7 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
-/// A kernel with a value of 128 bits, which is not simulated, in a module with a variable.
+/// A kernel with an unsupported 128-bit value, in a module with a variable.
 const WIDE: &CStr = c"
 .version 8.3
 .target sm_90
@@ -53,7 +53,7 @@ fn free_bytes(machine: &Machine) -> usize {
 }
 
 #[test]
-fn calls_after_one_that_is_not_simulated_go_on_working() {
+fn calls_after_an_unsupported_call_work() {
     let machine = Machine::new();
     let (stream, word) = (machine.stream(), machine.zero());
     assert_eq!(machine.append(word, 1, stream), SUCCESS);
@@ -78,7 +78,7 @@ fn calls_after_one_that_is_not_simulated_go_on_working() {
 }
 
 #[test]
-fn a_module_that_is_not_simulated_takes_no_memory() {
+fn an_unsupported_module_takes_no_memory() {
     let machine = Machine::new();
     let before = free_bytes(&machine);
     for _ in 0..3 {
@@ -88,7 +88,7 @@ fn a_module_that_is_not_simulated_takes_no_memory() {
 }
 
 #[test]
-fn an_unsimulated_launch_leaves_its_capture_usable() {
+fn an_unsupported_launch_leaves_its_capture_usable() {
     let machine = Machine::new();
     let (stream, word) = (machine.stream(), machine.zero());
     assert_eq!(machine.begin(stream), SUCCESS);
@@ -153,7 +153,7 @@ fn error_texts_outlive_undefined_behaviour() {
 }
 
 #[test]
-fn a_call_without_a_place_for_its_result_makes_nothing() {
+fn a_call_with_a_null_result_pointer_creates_nothing() {
     let machine = Machine::new();
     let graph = machine.graph();
     let before = machine.simulator.live();
@@ -195,9 +195,9 @@ fn a_handle_that_was_never_a_context_stops_the_simulator() {
     }
 }
 
-/// What programs print to people; the test suite of cuda-bindings compares both texts.
+/// The test suite of cuda-bindings compares both texts.
 #[test]
-fn two_texts_of_codes_are_those_of_the_driver() {
+fn two_error_texts_match_the_driver() {
     let machine = Machine::new();
     assert_eq!(error_text(&machine, SUCCESS), "no error");
     let unknown = cu!(machine, cuDeviceGet(&mut 0, 99));
@@ -205,7 +205,7 @@ fn two_texts_of_codes_are_those_of_the_driver() {
 }
 
 #[test]
-fn a_kernel_of_a_library_has_a_preference_for_the_cache() {
+fn a_library_kernel_has_a_cache_preference() {
     let machine = Machine::new();
     let (mut library, mut kernel) = (CUlibrary::NULL, CUkernel::NULL);
     let image = crate::ptx::small("7.0", "sm_80");
@@ -221,7 +221,7 @@ fn a_kernel_of_a_library_has_a_preference_for_the_cache() {
     assert_eq!([0, 1, 2, 3].map(prefers), [SUCCESS; 4]);
     assert!(machine.diagnostics(DiagnosticKind::Unattested).is_empty());
     assert_eq!(prefers(4), CUresult::CUDA_ERROR_INVALID_VALUE);
-    // Without a context there is nothing to prefer.
+    // Without a current context, the call still succeeds.
     assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
     assert_eq!(prefers(0), SUCCESS);
     assert!(machine.diagnostics(DiagnosticKind::Unattested).is_empty());

@@ -1,4 +1,4 @@
-//! Resets of a context: the objects that it destroys, and those that it leaves.
+//! Resets of a context: the objects that a reset destroys, and the objects that it keeps.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ impl Machine {
         assert_eq!(cu!(self, cuDevicePrimaryCtxReset_v2(0)), SUCCESS);
     }
 
-    /// Makes the context anew and current.
+    /// Recreates the context and makes it current.
     fn renew(&self) {
         let mut context = CUcontext::NULL;
         assert_eq!(cu!(self, cuDevicePrimaryCtxRetain(&mut context, 0)), SUCCESS);
@@ -27,7 +27,7 @@ impl Machine {
 }
 
 #[test]
-fn a_reset_frees_all_that_the_context_had() {
+fn a_reset_frees_all_objects_of_the_context() {
     let machine = Machine::new();
     let (graph, stream) = (machine.graph(), machine.stream());
     machine.allocate_in(graph, 4);
@@ -57,7 +57,7 @@ fn a_reset_frees_all_that_the_context_had() {
 }
 
 #[test]
-fn a_thread_has_another_stream_of_its_own_after_a_reset() {
+fn a_thread_has_a_new_per_thread_stream_after_a_reset() {
     let machine = Machine::new();
     let fill = |value| {
         let word = machine.zero();
@@ -94,8 +94,8 @@ fn work_queued_after_a_fault_never_runs() {
     assert_eq!(counter.load(Ordering::Relaxed), 0);
 }
 
-/// Undefined work ends the queue of a destroyed context. Objects kept for the rest of the queue are
-/// released all the same.
+/// Undefined behaviour in queued work discards the rest of a destroyed context's queue. Objects
+/// retained for that work are still released.
 #[test]
 fn waiters_for_work_of_a_reset_context_are_released() {
     let (machine, log) = (Machine::new(), Log::default());

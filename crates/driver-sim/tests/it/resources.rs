@@ -1,4 +1,4 @@
-//! Multiprocessors of devices, and their division into groups.
+//! SMs of devices, and their split into groups.
 
 use std::ptr::{null, null_mut};
 
@@ -12,7 +12,7 @@ const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 const SM: CUdevResourceType = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
 
-/// The result of a split: the groups, how many there are, and the rest.
+/// The result of a split: the groups, their number, and the remainder.
 type Split = (Vec<CUdevResource>, u32, CUdevResource);
 
 impl Machine {
@@ -22,7 +22,7 @@ impl Machine {
         resource
     }
 
-    /// Divides all multiprocessors into at most `room` groups; without room only counts them.
+    /// Splits all SMs into at most `room` groups; with 0 only counts the groups.
     fn split(&self, room: usize, least: u32) -> Result<Split, CUresult> {
         let (all, mut rest) = (self.multiprocessors(), CUdevResource::default());
         let mut groups = vec![CUdevResource::default(); room];
@@ -39,12 +39,12 @@ impl Machine {
 
 fn sm(resource: &CUdevResource) -> CUdevSmResource {
     assert_eq!(resource.r#type, SM);
-    // SAFETY: the type says that this is the field.
+    // SAFETY: `type` selects this field.
     unsafe { resource.anonymous.sm }
 }
 
 #[test]
-fn a_device_and_its_contexts_have_the_multiprocessors_of_its_attribute() {
+fn a_device_and_its_contexts_have_the_sm_count_of_the_attribute() {
     let machine = Machine::new();
     let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     let mut count = 0;
@@ -120,7 +120,7 @@ fn bad_arguments_of_a_split_write_nothing() {
     let other = CUdevResource::default();
     let invalid_type = CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE;
     assert_eq!(split(&mut count, &other, 0, 8), invalid_type);
-    // No device was recorded to do this.
+    // No recording of a device has this call.
     let made_up = CUdevResource { r#type: SM, ..other };
     assert_eq!(split(&mut count, &made_up, 0, 8), NOT_SUPPORTED);
     let (groups, ..) = machine.split(1, 8).expect("a group");

@@ -52,7 +52,7 @@ fn a_name_resolves_to_the_newest_version_for_the_caller() {
 }
 
 #[test]
-fn two_machines_have_functions_of_their_own() {
+fn two_machines_have_different_functions() {
     let (one, other) = (simulator(), simulator());
     let address = |simulator| ask(simulator, c"cuMemAlloc", 12000, 0).address;
     assert_ne!(address(&one), address(&other));
@@ -73,7 +73,7 @@ fn missing_symbols_differ_from_those_of_later_versions() {
 }
 
 #[test]
-fn a_function_that_is_not_simulated_stops_the_machine_when_it_is_called() {
+fn calling_an_unsupported_function_stops_the_machine() {
     let simulator = simulator();
     let answer = ask(&simulator, c"cuTexObjectDestroy", 13000, 0);
     assert_eq!(answer.code, CUresult::CUDA_SUCCESS);

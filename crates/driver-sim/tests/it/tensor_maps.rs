@@ -37,7 +37,7 @@ pub(crate) fn encode(
 }
 
 #[test]
-fn an_encoded_map_holds_what_it_was_encoded_from() {
+fn an_encoded_map_decodes_to_its_parameters() {
     let map = encode(&Machine::new(), 0x1000, 64).unwrap();
     let mut bytes = [0; 128];
     for (to, word) in bytes.chunks_exact_mut(8).zip(map.opaque) {
@@ -57,7 +57,7 @@ fn an_encoded_map_holds_what_it_was_encoded_from() {
 #[test]
 fn a_map_that_hardware_cannot_use_is_refused_with_the_reason() {
     for (address, columns, reason) in [(0x1008, 64, "address"), (0x1000, 72, "swizzle")] {
-        // No recorded trace shows these refusals yet.
+        // No recorded trace shows these errors yet.
         let config = Config { attested_only: false, memory_bytes: 1 << 24, ..Config::default() };
         let machine = Machine::with(config);
         let refused = encode(&machine, address, columns);

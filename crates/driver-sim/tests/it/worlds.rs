@@ -1,4 +1,4 @@
-//! Simulators as such: separate worlds, counted calls, injected failures and leaks.
+//! Simulators: separate worlds, counted calls, injected failures and leaks.
 
 use retrograph_driver_sim::{Config, SimError, Simulator};
 use retrograph_driver_sys::*;
@@ -51,7 +51,7 @@ fn a_machine_without_devices_reports_none() {
 }
 
 #[test]
-fn a_machine_that_is_not_possible_is_refused_by_the_name_of_its_field() {
+fn an_invalid_configuration_is_refused_with_the_field_name() {
     let default = Config::default;
     let configs = [
         ("threads", Config { threads: 0, ..default() }),
@@ -70,7 +70,7 @@ fn a_machine_that_is_not_possible_is_refused_by_the_name_of_its_field() {
 }
 
 #[test]
-fn the_largest_machine_refuses_what_it_does_not_have() {
+fn the_largest_machine_refuses_larger_allocations() {
     let (memory_bytes, compute_capability) = (1 << 38, (99, 9));
     let machine = Machine::with(Config { memory_bytes, compute_capability, ..Config::default() });
     for bytes in [usize::MAX, usize::MAX - 7, 1 << 39] {
@@ -147,7 +147,7 @@ fn a_memory_limit_applies_on_any_device() {
     assert_eq!(cu!(machine, cuMemFree_v2(word)), SUCCESS);
     assert_eq!(alloc(100).0, SUCCESS);
 
-    // A call that no trace attests to run out of memory does, and the world goes on.
+    // The call runs out of memory although no trace attests it, and the world continues.
     assert_eq!(machine.load(&ptx::module()), Err(lacking), "its variables need memory");
     let (mut pitched, mut pitch) = (0, 0);
     let code = cu!(machine, cuMemAllocPitch_v2(&mut pitched, &mut pitch, 64, 2, 4));
@@ -168,7 +168,7 @@ fn an_injected_sticky_code_stays() {
 }
 
 #[test]
-fn objects_that_were_not_destroyed_are_counted() {
+fn leaked_objects_are_counted() {
     let machine = Machine::new();
     let (stream, event, graph) = (machine.stream(), machine.event(), machine.graph());
     let (word, host) = (machine.zero(), machine.pinned(&[0]));

@@ -17,7 +17,7 @@ fn saxpy() {
     }
 }
 
-/// The position and speed of a particle, and how often it bounced.
+/// The position and velocity of a particle, and its number of bounces.
 fn step([px, py, pz, vx, vy, vz]: [f32; 6], index: usize) -> ([f32; 6], i32) {
     let (dt, drag) = (0.125f32, 0.5f32);
     let speed = |v: f32, gravity: f32| (-drag).mul_add(v, gravity).mul_add(dt, v);
@@ -61,7 +61,7 @@ fn particles() {
 }
 
 #[test]
-fn functions_of_the_library() {
+fn math_library_functions() {
     let x = numbers(64, 6.0);
     let bench = Bench::new(include_str!("../../nvcc/elementwise.ptx"), 0);
     let dx = bench.upload(&x);
@@ -89,7 +89,8 @@ fn functions_of_the_library() {
     }
 }
 
-/// The error function by its series. Beyond 4 its terms are too large, and the result nearly 1.
+/// The error function by its Taylor series. Above 4 the terms are too large, and the result is
+/// nearly 1.
 fn erf(x: f64) -> f64 {
     if x.abs() > 4.0 {
         return x.signum();

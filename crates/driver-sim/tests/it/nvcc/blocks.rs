@@ -1,4 +1,4 @@
-//! Blocks that share memory.
+//! Kernels with shared memory.
 
 use super::{Bench, Launch, SEEDS, integers, near, numbers, value};
 

@@ -76,7 +76,7 @@ fn interpret(code: &[i32], input: i32) -> i32 {
 
 #[test]
 fn a_jump_table() {
-    // ((input * 3 - 7) / 2 ^ 0x5b), negated where the input is less than 10, swapped with 5.
+    // ((input * 3 - 7) / 2 ^ 0x5b), negated if the input is less than 10, swapped with 5.
     let push = |n: i32| n << 4;
     let code = [
         1,

@@ -14,7 +14,8 @@ fn f16(bits: u16) -> f64 {
 
 /// The f16 nearest to a value; ties go to even.
 fn to_f16(value: f64) -> u16 {
-    // The candidates are in order of magnitude; the first of two that are as near is even or odd.
+    // The candidates are in order of magnitude; of two equally near ones, the even one is the
+    // result.
     let sign = if value < 0.0 { 0x8000 } else { 0 };
     let (mut low, mut high) = (0u16, 0x7bffu16);
     while low + 1 < high {

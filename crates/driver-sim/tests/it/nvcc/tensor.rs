@@ -1,8 +1,8 @@
-//! Tensor cores: exact, because all sums are.
+//! Tensor cores: results are exact, because all sums are.
 
 use super::{Bench, Launch, SEEDS, integers, value};
 
-/// Small integers as f16, and as numbers.
+/// Small integers as f16 and as f32.
 fn small(count: usize, salt: u32) -> (Vec<u16>, Vec<f32>) {
     let numbers: Vec<f32> =
         integers(count).iter().map(|&x| ((x ^ salt) >> 11 & 7) as f32 - 3.0).collect();

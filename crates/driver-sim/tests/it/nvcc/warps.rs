@@ -1,4 +1,4 @@
-//! Lanes of a warp that work together.
+//! Kernels with warp-level operations.
 
 use super::{Bench, Launch, SEEDS, integers, near, numbers, value};
 
