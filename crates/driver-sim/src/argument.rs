@@ -96,7 +96,7 @@ impl<T> Out<T> {
     }
 
     /// Fails if the pointer is null, before the call changes anything.
-    pub(crate) fn demand(self) -> Call {
+    pub(crate) fn require(self) -> Call {
         if self.is_null() { Err(invalid(Rule::Null)) } else { Ok(()) }
     }
 

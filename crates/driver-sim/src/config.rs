@@ -7,7 +7,7 @@ use crate::memory::ADDRESSES;
 /// The maximum number of devices; each has its own address range.
 const MAX_DEVICES: usize = 64;
 
-/// When work runs, and in which of the orders that CUDA permits.
+/// The time and order in which queued work runs, within the rules of CUDA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
@@ -35,7 +35,7 @@ pub struct Config {
     pub driver_version: i32,
     /// Host threads that execute the blocks of a kernel.
     pub threads: usize,
-    /// When work runs, and in which order.
+    /// The time and order in which queued work runs.
     pub order: Order,
     /// The seed of every order that CUDA leaves open, if the order is adversarial.
     pub seed: u64,

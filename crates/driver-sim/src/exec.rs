@@ -26,9 +26,10 @@
 //! memory.read(x + 28, &mut last)?;
 //! assert_eq!(f32::from_le_bytes(last), 3.0);
 //!
-//! // The ninth thread accesses memory out of bounds. let fault = launch(&program, &Launch { block:
-//! [9, 1, 1], ..request }, &memory).unwrap_err(); assert_eq!(fault.site.thread, [8, 0, 0]); #
-//! Ok::<(), Box<dyn std::error::Error>>(())
+//! // The ninth thread accesses memory out of bounds.
+//! let fault = launch(&program, &Launch { block: [9, 1, 1], ..request }, &memory).unwrap_err();
+//! assert_eq!(fault.site.thread, [8, 0, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Detectable undefined behaviour stops the kernel with a [`Fault`]: an access outside any

@@ -92,7 +92,7 @@ pub(crate) fn constant_bytes(variables: &[Variable]) -> Result<u32, LoadFailure>
         _ => {
             let largest = constants().max_by_key(|variable| variable.size());
             let message = format!(
-                "the module has {end} bytes of const memory, of which there are at most \
+                "the module has {end} bytes of const memory, above the maximum of \
                  {MAX_CONSTANT_BYTES}; its largest variable is `{}`",
                 largest.map_or("", |variable| &variable.name)
             );

@@ -65,7 +65,7 @@ impl State {
         match option {
             O::CU_JIT_MAX_REGISTERS if value == 0 => Err(invalid(Rule::JitRegisters)),
             O::CU_JIT_THREADS_PER_BLOCK if value == 0 => {
-                Err(self.undefined("a compiler that is told of blocks without threads"))
+                Err(self.undefined("CU_JIT_THREADS_PER_BLOCK is 0"))
             }
             O::CU_JIT_TARGET => self.check_target(value),
             O::CU_JIT_CACHE_MODE if value > CUjit_cacheMode::CU_JIT_CACHE_OPTION_CA.0 as usize => {

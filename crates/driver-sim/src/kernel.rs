@@ -6,12 +6,8 @@ use crate::exec::{self, Fault, FaultKind};
 use crate::memory::Memory;
 use crate::work::{Failure, Launch};
 
-/// Runs a launch to completion. `around` has the arguments that do not come from the launch.
-pub(crate) fn run(
-    launch: &Launch,
-    memory: &Memory,
-    around: exec::Launch<'_>,
-) -> Result<(), Failure> {
+/// Runs a launch to completion. `base` has the arguments that do not come from the launch.
+pub(crate) fn run(launch: &Launch, memory: &Memory, base: exec::Launch<'_>) -> Result<(), Failure> {
     let request = exec::Launch {
         grid: launch.grid,
         block: launch.block,
@@ -19,7 +15,7 @@ pub(crate) fn run(
         is_cooperative: launch.is_cooperative,
         shared_bytes: launch.shared_bytes,
         parameters: &launch.parameters.block,
-        ..around
+        ..base
     };
     exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
 }

@@ -63,8 +63,7 @@ pub enum MemoryError {
     },
     /// An injected failure: the allocation would exceed the limit.
     #[error(
-        "injected failure: {requested} bytes beside the {used} that are allocated are above the \
-         limit of {limit}"
+        "injected failure: {requested} bytes requested, {used} of at most {limit} bytes allocated"
     )]
     Limited {
         /// Requested bytes.
@@ -87,7 +86,7 @@ pub enum MemoryError {
         address: u64,
     },
     /// The bytes are not in one live allocation.
-    #[error("{bytes} bytes at {address:#x} do not lie in one live allocation")]
+    #[error("{bytes} bytes at {address:#x} are not in one live allocation")]
     OutOfBounds {
         /// The first address.
         address: u64,
@@ -324,13 +323,13 @@ impl Memory {
     }
 
     /// Gives this device access to the memory of a peer, whose addresses must not overlap.
-    pub(crate) fn reach(&self, peer: &Arc<Self>) {
-        self.reach_no_longer(peer);
+    pub(crate) fn enable_peer(&self, peer: &Arc<Self>) {
+        self.disable_peer(peer);
         self.peers.write().push(Arc::downgrade(peer));
     }
 
-    /// Undoes [`Memory::reach`].
-    pub(crate) fn reach_no_longer(&self, peer: &Arc<Self>) {
+    /// Undoes [`Memory::enable_peer`].
+    pub(crate) fn disable_peer(&self, peer: &Arc<Self>) {
         self.peers.write().retain(|known| known.as_ptr() != Arc::as_ptr(peer));
     }
 }

@@ -161,7 +161,7 @@ unsafe extern "C" fn lacking_in<const W: usize>() -> CUresult {
         return stop;
     }
     state.call = "a function by name";
-    let refusal = state.unsupported("cuGetProcAddress gave it, and it is not simulated");
+    let refusal = state.unsupported("a function from cuGetProcAddress is not simulated");
     state.conclude(refusal)
 }
 
@@ -228,7 +228,7 @@ impl Function {
 
 impl Function {
     /// Whether the function checks its arguments before it checks that the driver is initialized.
-    const fn looks_at_arguments_first(self) -> bool {
+    const fn checks_arguments_first(self) -> bool {
         matches!(
             self,
             Self::cuGraphAddDependencies
@@ -303,7 +303,7 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
         return code;
     }
     if !state.initialized && !function.works_uninitialized() && !function.clears_its_results() {
-        if function.looks_at_arguments_first() {
+        if function.checks_arguments_first() {
             // Before initialization there are no contexts, so no argument of these functions can be
             // valid.
             return state.conclude(invalid(Rule::UninitializedArgument));
@@ -312,10 +312,10 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
     }
     // A panic must not cross into a caller that may not be Rust.
     let call = catch_unwind(AssertUnwindSafe(|| {
-        let result = to_end(&mut state, body);
+        let result = run_call(&mut state, body);
         if state.config.order == Order::Prompt && state.stopped.is_none() {
             // Later calls report failures.
-            let _ = to_end(&mut state, &State::complete_promptly);
+            let _ = run_call(&mut state, &State::complete_promptly);
         }
         result
     }));
@@ -328,7 +328,7 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
 
 /// Executes a call, repeating it after each wait for host functions. Other threads can make calls
 /// during the wait.
-fn to_end(state: &mut MutexGuard<'_, State>, body: &dyn Fn(&mut State) -> Call) -> Call {
+fn run_call(state: &mut MutexGuard<'_, State>, body: &dyn Fn(&mut State) -> Call) -> Call {
     let name = state.call;
     state.attempt = Attempt::default();
     loop {

@@ -55,7 +55,7 @@ impl State {
         descriptor: In<CUDA_ARRAY_DESCRIPTOR>,
     ) -> Call {
         let device = self.current()?;
-        array.demand()?;
+        array.require()?;
         let CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels } = descriptor.get()?;
         let given =
             CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Format, NumChannels, ..Default::default() };
@@ -68,7 +68,7 @@ impl State {
         descriptor: In<CUDA_ARRAY3D_DESCRIPTOR>,
     ) -> Call {
         let device = self.current()?;
-        array.demand()?;
+        array.require()?;
         self.create_array(device, array, descriptor.get()?)
     }
 
@@ -106,7 +106,7 @@ impl State {
         descriptor: Out<CUDA_ARRAY_DESCRIPTOR>,
         array: CUarray,
     ) -> Call {
-        descriptor.demand()?;
+        descriptor.require()?;
         let CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Depth, Format, NumChannels, Flags } =
             self.array(array)?.descriptor;
         if Depth != 0 || Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0 {
@@ -120,7 +120,7 @@ impl State {
         descriptor: Out<CUDA_ARRAY3D_DESCRIPTOR>,
         array: CUarray,
     ) -> Call {
-        descriptor.demand()?;
+        descriptor.require()?;
         let known = self.array(array)?.descriptor;
         descriptor.put(known)
     }

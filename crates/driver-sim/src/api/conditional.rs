@@ -23,7 +23,7 @@ impl State {
         default: u32,
         flags: u32,
     ) -> Call {
-        handle.demand()?;
+        handle.require()?;
         let graph = self.known_graph(graph)?;
         self.check_conditional_context(context)?;
         if flags & !CU_GRAPH_COND_ASSIGN_DEFAULT != 0 {
@@ -64,7 +64,9 @@ impl State {
         }
         let (root, depth) = self.root_of(graph)?;
         if given.size > MAX_BODIES || depth > MAX_DEPTH {
-            return Err(self.unsupported("a conditional node of this many bodies or this deep"));
+            return Err(
+                self.unsupported("a conditional node with this many bodies or this nesting depth")
+            );
         }
         let handles = 1..=self.graphs.get(root)?.defaults.len() as u64;
         let has_it = |kind: &NodeKind| match kind {

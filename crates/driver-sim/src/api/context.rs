@@ -32,7 +32,7 @@ impl State {
         device: CUdevice,
     ) -> Call {
         let ordinal = self.device_index(device)?;
-        context.demand()?;
+        context.require()?;
         check_flags(flags)?;
         self.live_device(ordinal)?;
         let handle = self.create_additional_context(ordinal, flags);
@@ -172,7 +172,7 @@ impl State {
     }
 
     pub(crate) fn cuCtxGetId(&mut self, context: CUcontext, id: Out<u64>) -> Call {
-        id.demand()?;
+        id.require()?;
         let index = self.named_or_current(context)?;
         id.put(index as u64 + 1)
     }

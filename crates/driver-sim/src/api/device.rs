@@ -53,7 +53,7 @@ impl State {
     }
 
     pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
-        device.demand()?;
+        device.require()?;
         self.device_index(ordinal)?;
         device.put(ordinal)
     }
@@ -70,7 +70,7 @@ impl State {
     ) -> Call {
         self.device_index(device)?;
         if len == 0 {
-            return Err(self.undefined("the end of a name is written before its place"));
+            return Err(self.undefined("the name is written to a buffer of length 0"));
         }
         // The driver reads a negative length as a large unsigned one.
         let capacity = len.cast_unsigned() as usize;
@@ -84,7 +84,7 @@ impl State {
 
     pub(crate) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: CUdevice) -> Call {
         bytes.offer(0);
-        bytes.demand()?;
+        bytes.require()?;
         self.check_initialized()?;
         let index = self.device_index(device)?;
         bytes.put(self.devices[index].memory.total() as usize)
@@ -102,7 +102,7 @@ impl State {
         attribute: CUdevice_attribute,
         device: CUdevice,
     ) -> Call {
-        value.demand()?;
+        value.require()?;
         let advertised = match self.config.recorded_attributes {
             true => None,
             false => attributes::without_advertising(attribute),

@@ -31,7 +31,7 @@ impl State {
             Err(_) if event.is_null() => {
                 Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNull))
             }
-            Err(_) => Err(self.undefined("the event does not exist, or does not any more")),
+            Err(_) => Err(self.undefined("the event does not exist or was destroyed")),
         }
     }
 

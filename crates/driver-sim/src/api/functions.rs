@@ -125,7 +125,7 @@ impl State {
         attribute: CUfunction_attribute,
         function: CUfunction,
     ) -> Call {
-        value.demand()?;
+        value.require()?;
         let function = self.resolved(function)?;
         let number = self.attribute_of(function, attribute)?;
         value.put(number)
@@ -245,7 +245,7 @@ impl State {
         state: Out<CUfunctionLoadingState>,
         function: CUfunction,
     ) -> Call {
-        state.demand()?;
+        state.require()?;
         self.resolved(function)?;
         // Modules from PTX are loaded eagerly.
         state.put(CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
@@ -256,13 +256,13 @@ impl State {
     }
 
     pub(crate) fn cuFuncGetModule(&mut self, module: Out<CUmodule>, function: CUfunction) -> Call {
-        module.demand()?;
+        module.require()?;
         let function = self.resolved_or_invalid(function)?;
         module.put(self.functions.get(function)?.module)
     }
 
     pub(crate) fn cuFuncGetName(&mut self, name: Out<*const c_char>, function: CUfunction) -> Call {
-        name.demand()?;
+        name.require()?;
         let function = self.resolved_or_invalid(function)?;
         name.put(self.functions.get(function)?.name.as_ptr())
     }
@@ -274,7 +274,7 @@ impl State {
         offset: Out<usize>,
         size: Out<usize>,
     ) -> Call {
-        offset.demand()?;
+        offset.require()?;
         let function = self.resolved_or_invalid(function)?;
         let parameters = self.functions.get(function)?.program.parameters();
         let past = invalid(Rule::FunctionParameter);

@@ -149,7 +149,7 @@ impl State {
             return Err(refuse(code, Rule::GraphConditionalCopy));
         }
         if child == new_node.graph || self.graphs.get(child)?.is_owned() {
-            return Err(self.unsupported("moving a graph that is not free to be moved"));
+            return Err(self.unsupported("a child graph that is the graph itself or has an owner"));
         }
         self.add(new_node, |_| Ok(NodeKind::Child(child)))?;
         self.graphs.get_mut(child)?.owner = Owner::Node;

@@ -8,7 +8,7 @@ use crate::refusal::{Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
-/// Writes nodes in the format of the driver. A capacity of 0 is an error.
+/// Writes nodes in the format of the driver. A buffer with a capacity of 0 is an error.
 fn put_nodes(list: &[CUgraphNode], nodes: Out<CUgraphNode>, count: Out<usize>) -> Call {
     if !nodes.is_null() && count.get()? == 0 {
         return Err(invalid(Rule::GraphNoRoom));

@@ -54,7 +54,7 @@ impl State {
             return Ok(());
         }
         if given.accessDescs.is_null() {
-            return Err(self.undefined("access descriptions that are nowhere"));
+            return Err(self.undefined("the access descriptors are read through null"));
         }
         // SAFETY: like the parameters, the list is valid for its count during the call.
         let list = unsafe { given.accessDescs.admit() }.list(given.accessDescCount)?;

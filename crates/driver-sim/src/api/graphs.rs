@@ -11,7 +11,7 @@ impl State {
         if flags != 0 {
             return Err(invalid(Rule::GraphFlags));
         }
-        graph.demand()?;
+        graph.require()?;
         let handle = self.new_graph(Owner::Program);
         graph.put(handle)
     }
@@ -28,7 +28,7 @@ impl State {
     }
 
     pub(crate) fn cuGraphClone(&mut self, clone: Out<CUgraph>, graph: CUgraph) -> Call {
-        clone.demand()?;
+        clone.require()?;
         let graph = self.known_graph(graph)?;
         self.refuse_copy(graph)?;
         let copy = self.clone_graph(graph, Owner::Program)?;

@@ -34,7 +34,7 @@ impl State {
         pointer.offer(std::ptr::null_mut());
         let device = self.current()?;
         self.refuse_unsafe()?;
-        pointer.demand()?;
+        pointer.require()?;
         if flags & !ALLOC_FLAGS != 0 {
             return Err(invalid(Rule::HostFlags));
         }
@@ -141,7 +141,7 @@ impl State {
     }
 
     pub(crate) fn cuMemHostGetFlags(&mut self, flags: Out<u32>, pointer: Out<c_void>) -> Call {
-        flags.demand()?;
+        flags.require()?;
         self.current()?;
         let given = self.pinned_of(pointer)?.flags;
         flags.put(given)

@@ -14,7 +14,7 @@ impl State {
         function: Out<CUfunction>,
         kernel: CUkernel,
     ) -> Call {
-        function.demand()?;
+        function.require()?;
         let found = self.function_of_kernel(kernel)?;
         function.put(found)
     }
@@ -34,7 +34,7 @@ impl State {
     }
 
     pub(crate) fn cuKernelGetLibrary(&mut self, library: Out<CUlibrary>, kernel: CUkernel) -> Call {
-        library.demand()?;
+        library.require()?;
         let found = self.known_kernel(kernel)?.library;
         library.put(found)
     }
@@ -68,7 +68,7 @@ impl State {
         device: CUdevice,
     ) -> Call {
         self.known_kernel(kernel)?;
-        value.demand()?;
+        value.require()?;
         let function = self.function_on(kernel, device)?;
         let number = self.attribute_of(function, attribute)?;
         value.put(number)

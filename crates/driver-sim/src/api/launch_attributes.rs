@@ -123,7 +123,7 @@ impl State {
         let required = match set {
             [0, 0, 0] => None,
             set if set.contains(&0) => {
-                return Err(self.unsupported("clusters of which some sizes are set and others not"));
+                return Err(self.unsupported("a cluster with only some dimensions set"));
             }
             set => Some(set),
         };

@@ -65,7 +65,7 @@ impl State {
         options: Options,
         read: impl FnOnce(&mut Self) -> Result<String, Refusal>,
     ) -> Call {
-        library.demand()?;
+        library.require()?;
         let (count, names, values) = options.jit;
         let max_registers = self.jit_log(count, names, values)?.max_registers();
         if options.library_options.is_null() && options.library_count > 0 {
@@ -127,7 +127,7 @@ impl State {
         library: CUlibrary,
         name: In<c_char>,
     ) -> Call {
-        kernel.demand()?;
+        kernel.require()?;
         let found = self.kernel_named(library, &name.text()?)?;
         kernel.put(found)
     }
@@ -147,7 +147,7 @@ impl State {
     }
 
     pub(crate) fn cuLibraryGetKernelCount(&mut self, count: Out<u32>, library: CUlibrary) -> Call {
-        count.demand()?;
+        count.require()?;
         let kernels = self.image_of(library)?.module.entries.len();
         count.put(u32::try_from(kernels).unwrap_or(u32::MAX))
     }
@@ -168,7 +168,7 @@ impl State {
     }
 
     pub(crate) fn cuLibraryGetModule(&mut self, module: Out<CUmodule>, library: CUlibrary) -> Call {
-        module.demand()?;
+        module.require()?;
         let found = self.module_of_library(library)?;
         module.put(found)
     }

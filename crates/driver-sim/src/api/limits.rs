@@ -17,7 +17,7 @@ const CACHE_CONFIG: u32 = u32::MAX;
 impl State {
     pub(crate) fn cuCtxGetLimit(&mut self, value: Out<usize>, limit: CUlimit) -> Call {
         let device = self.current()?;
-        value.demand()?;
+        value.require()?;
         let set = self.devices[device].limits.get(&limit.0).copied();
         let standard = match limit {
             CUlimit::CU_LIMIT_STACK_SIZE => 1024,

@@ -144,7 +144,7 @@ impl State {
         bytes: Out<usize>,
     ) -> Call {
         let found = self.links.get(link)?;
-        image.demand()?;
+        image.require()?;
         if found.image.is_some() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LinkCompleteAgain));
         }

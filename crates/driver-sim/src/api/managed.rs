@@ -44,7 +44,7 @@ impl State {
         address.offer(0);
         let device = self.current()?;
         self.refuse_unsafe()?;
-        address.demand()?;
+        address.require()?;
         if flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST {
             return Err(invalid(Rule::ManagedFlags));
         }

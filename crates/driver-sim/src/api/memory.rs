@@ -41,7 +41,7 @@ impl State {
         address.offer(0);
         let device = self.current()?;
         self.refuse_unsafe()?;
-        address.demand()?;
+        address.require()?;
         let base = self.allocate(device, bytes, None)?;
         address.put(base)
     }
@@ -57,8 +57,8 @@ impl State {
         address.offer(0);
         pitch.offer(0);
         let device = self.current()?;
-        address.demand()?;
-        pitch.demand()?;
+        address.require()?;
+        pitch.require()?;
         if !matches!(element, 4 | 8 | 16) {
             return Err(invalid(Rule::MemoryElement));
         }

@@ -32,7 +32,7 @@ impl State {
 
     pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
         self.current()?;
-        module.demand()?;
+        module.require()?;
         let text = read_file(&path.text()?).map_err(|failure| self.failed(failure))?;
         self.load_logged(module, Ok(text), &JitLog::default())
     }
@@ -57,7 +57,7 @@ impl State {
         log: &JitLog,
     ) -> Call {
         let device = self.current()?;
-        module.demand()?;
+        module.require()?;
         let parsed = text.and_then(|text| self.parse_complete(&text));
         let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
@@ -113,7 +113,7 @@ impl State {
     }
 
     pub(crate) fn cuModuleGetFunctionCount(&mut self, count: Out<u32>, module: CUmodule) -> Call {
-        count.demand()?;
+        count.require()?;
         self.module_in_use(module)?;
         let functions = self.modules.get(module)?.programs.len();
         count.put(u32::try_from(functions).unwrap_or(u32::MAX))
@@ -125,7 +125,7 @@ impl State {
         count: u32,
         module: CUmodule,
     ) -> Call {
-        functions.demand()?;
+        functions.require()?;
         self.module_in_use(module)?;
         let names: Vec<_> = self.modules.get(module)?.programs.keys().cloned().collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {

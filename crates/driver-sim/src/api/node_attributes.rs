@@ -55,7 +55,7 @@ impl State {
         let node = self.kernel_node(node)?;
         let size = self.kept_attribute(attribute)?;
         if value.is_null() {
-            return Err(self.undefined("an attribute without a place for its value"));
+            return Err(self.undefined("the value of an attribute is written through null"));
         }
         let found = self.nodes.get(node)?.attributes.get(&attribute.0);
         let bytes = found.copied().unwrap_or([0; 64]);
@@ -72,7 +72,7 @@ impl State {
         let node = self.kernel_node(node)?;
         self.kept_attribute(attribute)?;
         if value.is_null() {
-            return Err(self.undefined("an attribute without a value"));
+            return Err(self.undefined("the value of an attribute is read through null"));
         }
         // SAFETY: the union is 64 bytes that are valid for any contents.
         let mut bytes = unsafe { value.get()?.pad };

@@ -140,7 +140,7 @@ impl State {
         match self.events.contains(event) {
             true => Ok(event),
             false if event.is_null() => Err(invalid(Rule::GraphNullEvent)),
-            false => Err(self.undefined("the event does not exist, or does not any more")),
+            false => Err(self.undefined("the event does not exist or was destroyed")),
         }
     }
 

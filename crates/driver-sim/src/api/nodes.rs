@@ -20,7 +20,7 @@ impl State {
         &mut self,
         new_node: &NewNode,
     ) -> Result<Vec<CUgraphNode>, Refusal> {
-        new_node.node.demand()?;
+        new_node.node.require()?;
         let graph = self.known_graph(new_node.graph)?;
         let dependencies = new_node.dependencies.list(new_node.count)?;
         for (index, dependency) in dependencies.iter().enumerate() {
@@ -148,7 +148,7 @@ impl State {
 
     /// Adds a child-graph node with a clone of `child`.
     pub(super) fn add_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
-        new_node.node.demand()?;
+        new_node.node.require()?;
         let child = self.known_graph(child)?;
         if child == new_node.graph {
             return Err(self.undefined("a graph inside itself"));

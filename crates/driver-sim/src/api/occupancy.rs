@@ -50,7 +50,7 @@ impl State {
         dynamic_shared_bytes: usize,
     ) -> Call {
         self.current()?;
-        blocks.demand()?;
+        blocks.require()?;
         let function = self.resolved(function)?;
         let threads = u32::try_from(block_size).ok().filter(|threads| *threads > 0);
         let threads = threads.ok_or(invalid(Rule::OccupancyThreads))?;
@@ -108,11 +108,13 @@ impl State {
         block_size_limit: i32,
     ) -> Call {
         self.current()?;
-        min_grid_size.demand()?;
-        block_size.demand()?;
+        min_grid_size.require()?;
+        block_size.require()?;
         let function = self.resolved(function)?;
         if shared_of_block.is_some() {
-            return Err(self.unsupported("functions from block size to shared memory"));
+            return Err(
+                self.unsupported("a function that computes the shared memory of a block size")
+            );
         }
         let (blocks, threads) =
             self.best_block(function, dynamic_shared_bytes, block_size_limit)?;
@@ -174,7 +176,7 @@ impl State {
         match cluster {
             None => clusters.put(0),
             // Depends on which SMs of the die are enabled.
-            Some(_) => Err(self.unsupported("how many clusters fit on the device")),
+            Some(_) => Err(self.unsupported("the number of clusters that fit on the device")),
         }
     }
 

@@ -51,7 +51,7 @@ impl State {
             self.refuse_unsafe()?;
         }
         let kind = self.pool(pool)?.kind;
-        address.demand()?;
+        address.require()?;
         if bytes == 0 {
             return Ok(());
         }

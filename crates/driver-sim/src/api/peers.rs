@@ -20,7 +20,7 @@ impl State {
         device: CUdevice,
         peer: CUdevice,
     ) -> Call {
-        can_access.demand()?;
+        can_access.require()?;
         let (device, peer) = (self.device_index(device)?, self.device_index(peer)?);
         can_access.put(i32::from(device != peer))
     }
@@ -32,7 +32,7 @@ impl State {
         device: CUdevice,
         peer: CUdevice,
     ) -> Call {
-        value.demand()?;
+        value.require()?;
         let (device, peer) = (self.device_index(device)?, self.device_index(peer)?);
         if device == peer {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PeerSame));
@@ -59,7 +59,7 @@ impl State {
         if !self.devices[device].peers.insert(other) {
             return Err(refuse(enabled, Rule::PeerEnabled));
         }
-        self.devices[device].memory.reach(&self.devices[other].memory);
+        self.devices[device].memory.enable_peer(&self.devices[other].memory);
         Ok(())
     }
 

@@ -33,18 +33,18 @@ impl State {
         location: CUmemLocation,
     ) -> Result<PoolKind, Refusal> {
         use CUmemAllocationType as Type;
-        use CUmemLocationType as Place;
+        use CUmemLocationType as T;
         let is_managed = r#type == Type::CU_MEM_ALLOCATION_TYPE_MANAGED;
         let location = match location.r#type {
-            Place::CU_MEM_LOCATION_TYPE_NONE if is_managed => Location::Anywhere,
-            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT if is_managed => Location::HostNode,
-            Place::CU_MEM_LOCATION_TYPE_DEVICE => {
+            T::CU_MEM_LOCATION_TYPE_NONE if is_managed => Location::Anywhere,
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT if is_managed => Location::HostNode,
+            T::CU_MEM_LOCATION_TYPE_DEVICE => {
                 let ordinal = self.device_index(location.id);
                 Location::Device(ordinal.map_err(|_| invalid(Rule::PoolDevice))?)
             }
-            Place::CU_MEM_LOCATION_TYPE_HOST => Location::Host,
-            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA if location.id == 0 => Location::HostNode,
-            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => return Err(invalid(Rule::PoolNode)),
+            T::CU_MEM_LOCATION_TYPE_HOST => Location::Host,
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA if location.id == 0 => Location::HostNode,
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA => return Err(invalid(Rule::PoolNode)),
             _ => return Err(invalid(Rule::PoolLocation)),
         };
         match r#type {
@@ -166,14 +166,14 @@ impl State {
 
     /// The location of an access descriptor.
     fn access_location(&self, location: CUmemLocation) -> Result<Location, Refusal> {
-        use CUmemLocationType as Place;
+        use CUmemLocationType as T;
         match location.r#type {
-            Place::CU_MEM_LOCATION_TYPE_DEVICE => {
+            T::CU_MEM_LOCATION_TYPE_DEVICE => {
                 let ordinal = self.device_index(location.id);
                 ordinal.map(Location::Device).map_err(|_| invalid(Rule::PoolAccess))
             }
-            Place::CU_MEM_LOCATION_TYPE_HOST => Ok(Location::Host),
-            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => Ok(Location::HostNode),
+            T::CU_MEM_LOCATION_TYPE_HOST => Ok(Location::Host),
+            T::CU_MEM_LOCATION_TYPE_HOST_NUMA => Ok(Location::HostNode),
             _ => Err(invalid(Rule::PoolAccess)),
         }
     }
@@ -301,7 +301,7 @@ impl State {
         r#type: CUmemAllocationType,
         pool_of: fn(&mut Self, PoolKind) -> CUmemoryPool,
     ) -> Call {
-        pool.demand()?;
+        pool.require()?;
         let kind = self.pool_kind(r#type, location.get()?)?;
         let found = pool_of(self, kind);
         pool.put(found)

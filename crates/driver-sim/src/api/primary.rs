@@ -14,7 +14,7 @@ impl State {
         device: CUdevice,
     ) -> Call {
         let index = self.device_index(device)?;
-        context.demand()?;
+        context.require()?;
         let handle = match self.devices[index].context {
             Some(handle) => handle,
             None => {
@@ -52,7 +52,7 @@ impl State {
         active: Out<i32>,
     ) -> Call {
         let index = self.device_index(device)?;
-        flags.demand()?;
+        flags.require()?;
         active.put(i32::from(self.devices[index].context.is_some()))?;
         flags.put(self.devices[index].flags)
     }

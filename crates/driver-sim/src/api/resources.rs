@@ -99,7 +99,7 @@ impl State {
         kind: CUdevResourceType,
     ) -> Call {
         let ordinal = self.device_index(device)?;
-        resource.demand()?;
+        resource.require()?;
         check_type(kind)?;
         resource.put(self.all_multiprocessors(ordinal))
     }
@@ -111,7 +111,7 @@ impl State {
         kind: CUdevResourceType,
     ) -> Call {
         let index = self.named_or_current(context)?;
-        resource.demand()?;
+        resource.require()?;
         check_type(kind)?;
         resource.put(self.all_multiprocessors(self.devices[index].ordinal))
     }
@@ -125,11 +125,11 @@ impl State {
         flags: u32,
         min_count: u32,
     ) -> Call {
-        groups.demand()?;
+        groups.require()?;
         let input = input.get()?;
         check_type(input.r#type)?;
         let Some(input) = Multiprocessors::of(&input).filter(|known| !known.is_group) else {
-            return Err(self.unsupported("a split of what is not all multiprocessors of a device"));
+            return Err(self.unsupported("a split of only a part of the SMs of a device"));
         };
         let known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
             | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;

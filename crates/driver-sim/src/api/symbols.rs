@@ -25,7 +25,9 @@ impl State {
         status: Out<CUdriverProcAddressQueryResult>,
     ) -> Call {
         if symbol.is_null() || address.is_null() {
-            return Err(self.undefined("the driver follows both pointers without a look"));
+            return Err(
+                self.undefined("the symbol or the result pointer of cuGetProcAddress is null")
+            );
         }
         let name = symbol.text()?;
         if flags & !KNOWN_FLAGS != 0 {

@@ -31,7 +31,7 @@ impl State {
         l2_promotion: CUtensorMapL2promotion,
         oob_fill: CUtensorMapFloatOOBfill,
     ) -> Call {
-        map.demand()?;
+        map.require()?;
         let rank = rank as usize;
         if !(1..=MOST_DIMENSIONS).contains(&rank) {
             return Err(self.refuse_map("a tensor has 1 to 5 dimensions"));

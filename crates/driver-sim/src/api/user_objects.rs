@@ -23,7 +23,7 @@ impl State {
         match self.user_objects.contains(object) {
             true => Ok(object),
             false if object.is_null() => Err(invalid(Rule::UserObjectNull)),
-            false => Err(self.undefined("the object of the user does not exist any more")),
+            false => Err(self.undefined("the user object does not exist or was destroyed")),
         }
     }
 
@@ -62,7 +62,7 @@ impl State {
         let object = self.known_object(object)?;
         check_count(count)?;
         if self.user_objects.get(object)?.references < u64::from(count) {
-            return Err(self.undefined("more references are given up than there are"));
+            return Err(self.undefined("more references are released than the user object has"));
         }
         self.release_objects(BTreeMap::from([(object, count)]));
         Ok(())

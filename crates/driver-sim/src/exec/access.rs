@@ -79,7 +79,7 @@ impl Memories<'_> {
         let (space, address) = locate(access.space, address);
         let (warp, pc, strong) = (self.warp, self.pc, access.strong);
         let bytes = (address, u64::from(bytes));
-        races.see(&LaneAccess { space, bytes, warp, lane, pc, strong }, kind)
+        races.record(&LaneAccess { space, bytes, warp, lane, pc, strong }, kind)
     }
 
     /// Marks shared memory that `wgmma` may read only after a fence.

@@ -45,9 +45,9 @@ pub(super) enum Progress {
     /// It ended after `executed` warp instructions.
     Ended { executed: u64 },
     /// Its budget is used up.
-    Rests,
+    Preempted,
     /// None of its warps can continue without other blocks of the cluster or the grid.
-    Waits,
+    Blocked,
 }
 
 /// Whether waits for mbarriers give up when no warp can continue, as `try_wait` may.
@@ -208,7 +208,7 @@ impl<'a> BlockRunner<'a> {
         let limit = self.machine.executed.saturating_add(budget);
         while !self.barriers.all_done() {
             if self.machine.executed > limit {
-                return Ok(Progress::Rests);
+                return Ok(Progress::Preempted);
             }
             self.wake()?;
             let mut progress = false;
@@ -226,7 +226,7 @@ impl<'a> BlockRunner<'a> {
             let mut released = self.barriers.release(races, contributions);
             released |= self.is_alone() && self.release_cluster();
             if !released && !progress && !self.unblock(gives_up)? {
-                return Ok(Progress::Waits);
+                return Ok(Progress::Blocked);
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
         }

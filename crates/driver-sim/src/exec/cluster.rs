@@ -61,7 +61,7 @@ impl<'a> ClusterRunner<'a> {
     pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
         if let [block] = &mut self.blocks[..] {
             return match block.run(budget, GivesUp(true))? {
-                Progress::Waits if !block.barriers().has_grid_arrived() => Err(block.stuck()),
+                Progress::Blocked if !block.barriers().has_grid_arrived() => Err(block.deadlock()),
                 progress => Ok(progress),
             };
         }
@@ -81,8 +81,8 @@ impl<'a> ClusterRunner<'a> {
                         (self.ended[rank], changes) = (true, true);
                         self.executed += executed;
                     }
-                    Progress::Rests => changes = true,
-                    Progress::Waits => {}
+                    Progress::Preempted => changes = true,
+                    Progress::Blocked => {}
                 }
                 left = left.saturating_sub(self.blocks[rank].executed() - before);
                 changes |= self.deliver(rank)?;
@@ -93,13 +93,13 @@ impl<'a> ClusterRunner<'a> {
             changes |= self.open_barrier();
             if !changes && gives_up.0 {
                 if self.blocks.iter().all(|block| block.barriers().has_grid_arrived()) {
-                    return Ok(Progress::Waits);
+                    return Ok(Progress::Blocked);
                 }
-                return Err(self.stuck());
+                return Err(self.deadlock());
             }
             gives_up = GivesUp(!changes);
             if left == 0 {
-                return Ok(Progress::Rests);
+                return Ok(Progress::Preempted);
             }
             self.seed = if self.seed == 0 { 0 } else { scramble(self.seed).max(1) };
         }
@@ -162,8 +162,8 @@ impl<'a> ClusterRunner<'a> {
     }
 
     /// Creates the fault of a deadlock, reported for the first block that has not ended.
-    pub(super) fn stuck(&self) -> BlockFault {
+    pub(super) fn deadlock(&self) -> BlockFault {
         let first = self.ended.iter().position(|ended| !ended).unwrap_or(0);
-        self.blocks[first].stuck()
+        self.blocks[first].deadlock()
     }
 }

@@ -193,7 +193,7 @@ pub enum DecodeError {
     /// The static shared memory exceeds the maximum of a block, or the local memory the maximum of
     /// a thread.
     #[error(
-        "kernel `{kernel}` has {bytes} bytes of {} memory, of which there are at most {limit}; its \
+        "kernel `{kernel}` has {bytes} bytes of {} memory, above the maximum of {limit}; its \
          largest variable is `{variable}`",
         space_name(*.space)
     )]

@@ -257,8 +257,8 @@ impl Grid<'_> {
                 },
             };
             match runner.run(QUANTUM) {
-                Ok(Progress::Rests) => resting.push_back((position, runner)),
-                Ok(Progress::Waits) => waiting.push((position, runner)),
+                Ok(Progress::Preempted) => resting.push_back((position, runner)),
+                Ok(Progress::Blocked) => waiting.push((position, runner)),
                 result => {
                     if self.finish(position, result).is_break() {
                         return;
@@ -279,7 +279,7 @@ impl Grid<'_> {
         let ended = ended + waiting.iter().map(|(_, runner)| runner.ended()).sum::<usize>();
         let first = waiting.iter().min_by_key(|(position, _)| *position);
         let Some((position, runner)) = first.filter(|_| ended > 0) else { return Ok(()) };
-        let mut fault = runner.stuck();
+        let mut fault = runner.deadlock();
         if let FaultKind::Deadlock { waiting } = &mut fault.kind {
             waiting.push_str(&format!("; {ended} block(s) of the grid ended without it"));
         }
@@ -333,7 +333,7 @@ impl Grid<'_> {
                 self.executed.fetch_add(executed, Ordering::Relaxed);
                 ControlFlow::Continue(())
             }
-            Ok(Progress::Rests | Progress::Waits) => ControlFlow::Continue(()),
+            Ok(Progress::Preempted | Progress::Blocked) => ControlFlow::Continue(()),
             Err(fault) => {
                 self.first_fault.fetch_min(position, Ordering::Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

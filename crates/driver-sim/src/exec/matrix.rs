@@ -189,7 +189,7 @@ mod tests {
     use crate::exec::program::LANES;
 
     /// The number of copies of each element in a fragment.
-    fn census(size: Size, role: Role, registers: usize, parts: usize) -> Vec<usize> {
+    fn count_copies(size: Size, role: Role, registers: usize, parts: usize) -> Vec<usize> {
         let mut count = BTreeMap::new();
         for lane in 0..LANES {
             for index in 0..registers {
@@ -216,11 +216,11 @@ mod tests {
                 let (rows, columns) = size.of(role);
                 let least = rows * columns / (LANES * parts);
                 for times in [1, 2] {
-                    let held = census(size, role, least.max(1), parts);
+                    let held = count_copies(size, role, least.max(1), parts);
                     let often = held[0];
                     assert!(often > 0 && held.iter().all(|&n| n == often), "{size:?} {role:?}");
                     if role != Role::C {
-                        let held = census(size, role, least.max(1) * times, parts);
+                        let held = count_copies(size, role, least.max(1) * times, parts);
                         assert!(held.iter().all(|&n| n == often * times), "{size:?} {role:?}");
                     }
                 }

@@ -151,44 +151,48 @@ impl<'a> Races<'a> {
     }
 
     /// Records an access and reports a race.
-    pub(super) fn see(&mut self, sight: &LaneAccess, kind: AccessKind) -> Result<(), FaultKind> {
-        let found = match sight.space {
+    pub(super) fn record(
+        &mut self,
+        access: &LaneAccess,
+        kind: AccessKind,
+    ) -> Result<(), FaultKind> {
+        let found = match access.space {
             Space::Shared => {
                 let mut seen = std::mem::take(&mut self.shared);
-                let found = self.see_in(&mut seen, sight, kind);
+                let found = self.record_in(&mut seen, access, kind);
                 self.shared = seen;
                 found
             }
             Space::Global => {
                 let global = Arc::clone(&self.global);
                 let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                self.see_in(&mut seen, sight, kind)
+                self.record_in(&mut seen, access, kind)
             }
             _ => return Ok(()),
         };
         let Some((address, other, that)) = found else { return Ok(()) };
         let this = if kind == AccessKind::Read { RacingAccess::Read } else { RacingAccess::Write };
         let other = Box::new(self.site(&other));
-        Err(FaultKind::Race { address, space: sight.space, this, that, other })
+        Err(FaultKind::Race { address, space: access.space, this, that, other })
     }
 
     /// Records an access. Returns the first byte of a race, and the other access.
-    fn see_in(
+    fn record_in(
         &mut self,
         seen: &mut AccessHistory,
-        sight: &LaneAccess,
+        access: &LaneAccess,
         kind: AccessKind,
     ) -> Option<(u64, AccessStamp, RacingAccess)> {
-        let (first, count) = sight.bytes;
-        let strong = sight.strong || kind == AccessKind::Atomic;
+        let (first, count) = access.bytes;
+        let strong = access.strong || kind == AccessKind::Atomic;
         if strong && !matches!(kind, AccessKind::Write { .. }) {
-            self.acquire(seen, first, sight.warp);
+            self.acquire(seen, first, access.warp);
         }
         let stamp = AccessStamp {
             block: self.block,
-            thread: (sight.warp * LANES + sight.lane) as u32,
-            clock: self.clocks[sight.warp][sight.warp],
-            pc: sight.pc,
+            thread: (access.warp * LANES + access.lane) as u32,
+            clock: self.clocks[access.warp][access.warp],
+            pc: access.pc,
             strong,
         };
         for address in first..first + count {
@@ -199,7 +203,7 @@ impl<'a> Races<'a> {
             cell.note(kind, stamp);
         }
         if strong && kind != AccessKind::Read {
-            self.publish(seen, first, sight.warp);
+            self.publish(seen, first, access.warp);
         }
         None
     }

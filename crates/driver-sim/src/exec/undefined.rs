@@ -15,7 +15,9 @@ pub enum Undefined {
     #[error("barrier.cluster.arrive twice without a wait, or a wait without an arrive")]
     ClusterBarrier,
     /// `cudaCGSynchronize` with the handle of another grid.
-    #[error("cudaCGSynchronize needs the handle that cudaCGGetIntrinsicHandle gave this grid")]
+    #[error(
+        "cudaCGSynchronize needs the handle that cudaCGGetIntrinsicHandle returns in this grid"
+    )]
     GridBarrier,
     /// `cudaGraphSetConditional` with a handle that the graph does not have.
     #[error("cudaGraphSetConditional needs a conditional handle of the graph that runs")]
@@ -118,7 +120,7 @@ pub enum ProxyMisuse {
         other: u64,
     },
     /// An access to an mbarrier without `mbarrier.init`.
-    #[error("no mbarrier.init made an mbarrier at {address:#x}")]
+    #[error("no mbarrier is initialized at {address:#x}; execute mbarrier.init first")]
     NoBarrier {
         /// The address in shared memory.
         address: u64,

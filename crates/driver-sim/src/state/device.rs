@@ -161,7 +161,7 @@ impl State {
         let remains = self.devices.iter().filter(|view| view.ordinal == ordinals[0]);
         let mut remains = remains.flat_map(|view| &view.peers);
         if !remains.any(|&peer| self.devices[peer].ordinal == ordinals[1]) {
-            self.devices[device].memory.reach_no_longer(&self.devices[other].memory);
+            self.devices[device].memory.disable_peer(&self.devices[other].memory);
         }
     }
 

@@ -142,7 +142,7 @@ impl State {
             Ok(found) if found.owner == Owner::Orphaned => Err(invalid(Rule::GraphLost)),
             Ok(_) => Ok(graph),
             Err(_) if graph.is_null() => Err(invalid(Rule::GraphNull)),
-            Err(_) => Err(self.undefined("the graph does not exist, or does not any more")),
+            Err(_) => Err(self.undefined("the graph does not exist or was destroyed")),
         }
     }
 
@@ -151,7 +151,7 @@ impl State {
         match self.nodes.contains(node) {
             true => Ok(node),
             false if node.is_null() => Err(invalid(Rule::GraphNullNode)),
-            false => Err(self.undefined("the node does not exist, or does not any more")),
+            false => Err(self.undefined("the node does not exist or was destroyed")),
         }
     }
 

@@ -70,7 +70,7 @@ impl Pinned {
         Ok(made)
     }
 
-    /// A managed variable of `bytes` bytes, of which the first are `initial` and the others zero.
+    /// A managed variable of `bytes` bytes: `initial`, followed by zeros.
     pub(crate) fn variable(initial: &[u8], bytes: usize, device: usize) -> Result<Self, Refusal> {
         let mut made = Self::managed(bytes, device)?;
         made.is_variable = true;

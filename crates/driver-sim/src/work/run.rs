@@ -187,7 +187,7 @@ impl State {
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
-                let around = exec::Launch {
+                let base = exec::Launch {
                     threads: self.config.threads,
                     races: self.config.detect_races,
                     seed: self.random.seed(),
@@ -195,7 +195,7 @@ impl State {
                     conditions,
                     ..exec::Launch::default()
                 };
-                kernel::run(launch, memory, around)?;
+                kernel::run(launch, memory, base)?;
                 return Ok(None);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),

@@ -23,7 +23,7 @@ pub(crate) struct Entry<'a> {
 
 /// # Safety
 /// The data is a live entry.
-pub(crate) unsafe extern "C" fn write_down(data: *mut c_void) {
+pub(crate) unsafe extern "C" fn log_entry(data: *mut c_void) {
     // SAFETY: by the contract of the function.
     let entry = unsafe { &*data.cast::<Entry<'_>>() };
     entry.log.lock().unwrap().push(entry.number);
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn write_down(data: *mut c_void) {
 
 fn call_of(entry: &Entry<'_>) -> CUDA_HOST_NODE_PARAMS {
     let userData = std::ptr::from_ref(entry).cast_mut().cast();
-    CUDA_HOST_NODE_PARAMS { r#fn: Some(write_down), userData }
+    CUDA_HOST_NODE_PARAMS { r#fn: Some(log_entry), userData }
 }
 
 impl Machine {

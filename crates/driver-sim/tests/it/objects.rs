@@ -4,7 +4,7 @@ use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
 
 use crate::capture_into::begin_into;
-use crate::graph_nodes::{Entry, Log, write_down};
+use crate::graph_nodes::{Entry, Log, log_entry};
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -14,7 +14,7 @@ impl Machine {
     pub(crate) fn hold(&self, graph: CUgraph, entry: &Entry<'_>) {
         let (mut object, data) = (CUuserObject::NULL, std::ptr::from_ref(entry).cast_mut().cast());
         let flags = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
-        let create = cu!(self, cuUserObjectCreate(&mut object, data, Some(write_down), 1, flags));
+        let create = cu!(self, cuUserObjectCreate(&mut object, data, Some(log_entry), 1, flags));
         assert_eq!(create, SUCCESS);
         let moved = CU_GRAPH_USER_OBJECT_MOVE;
         assert_eq!(cu!(self, cuGraphRetainUserObject(graph, object, 1, moved)), SUCCESS);

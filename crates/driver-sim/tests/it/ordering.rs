@@ -1,4 +1,4 @@
-//! When queued work runs, and in which order.
+//! The time and order in which queued work runs.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use retrograph_ptx::ast::Type;
 
 use crate::machine::{Machine, cu};
 
-/// Encodes a matrix of bf16 at `address` with rows of 208 bytes, of which a box has `columns`.
+/// Encodes a bf16 matrix at `address` with rows of 208 bytes and boxes of `columns` columns.
 pub(crate) fn encode(
     machine: &Machine,
     address: usize,

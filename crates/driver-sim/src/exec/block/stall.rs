@@ -87,7 +87,7 @@ impl BlockRunner<'_> {
     }
 
     /// Creates the fault of a deadlock, reported for the first waiting warp.
-    pub(in crate::exec) fn stuck(&self) -> BlockFault {
+    pub(in crate::exec) fn deadlock(&self) -> BlockFault {
         let waits = |warp| {
             let barriers = &self.barriers;
             barriers.is_stalled(warp)

@@ -16,14 +16,14 @@ const TILE_BYTES: u32 = EXTENT * 128;
 
 /// The location of matrix a.
 #[derive(Clone, Copy, PartialEq)]
-enum Where {
+enum Location {
     Shared,
     Registers,
 }
 
 /// One warpgroup multiplies a tile of each matrix and stores the 64 × 64 sums. They are initially
 /// 1, which the first product overwrites unless `adds`. It waits for the tiles if `waits`.
-fn product(element: HalfType, place: Where, (adds, waits): (bool, bool)) -> Program {
+fn product(element: HalfType, location: Location, (adds, waits): (bool, bool)) -> Program {
     let entry = Kernel::build("product", |k| {
         k.max_threads(128);
         let (a, b) = (k.tensor_map("a"), k.tensor_map("b"));
@@ -57,9 +57,9 @@ fn product(element: HalfType, place: Where, (adds, waits): (bool, bool)) -> Prog
         k.wgmma_fence();
         for (step, fragment) in (0..4).zip(fragments) {
             let b = b_tile.k_major_descriptor().offset(32 * step);
-            let a = match place {
-                Where::Shared => MatrixA::Shared(a_tile.k_major_descriptor().offset(32 * step)),
-                Where::Registers => MatrixA::Registers(fragment),
+            let a = match location {
+                Location::Shared => MatrixA::Shared(a_tile.k_major_descriptor().offset(32 * step)),
+                Location::Registers => MatrixA::Registers(fragment),
             };
             let scale_d = match (step, adds) {
                 (0, false) => ScaleD::Zero,
@@ -138,8 +138,8 @@ fn run(program: &Program, element: HalfType) -> Result<Vec<f32>, FaultKind> {
 #[test]
 fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
     for element in [HalfType::Bf16, HalfType::F16] {
-        for (place, adds) in [(Where::Shared, false), (Where::Registers, true)] {
-            let out = run(&product(element, place, (adds, true)), element).unwrap();
+        for (location, adds) in [(Location::Shared, false), (Location::Registers, true)] {
+            let out = run(&product(element, location, (adds, true)), element).unwrap();
             for row in 0..EXTENT {
                 for column in 0..EXTENT {
                     let terms = (0..EXTENT).map(|s| number(0, row, s) * number(1, column, s));
@@ -154,7 +154,7 @@ fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
 #[test]
 fn a_product_of_a_tile_in_flight_is_refused() {
     let element = HalfType::Bf16;
-    let program = product(element, Where::Shared, (false, false));
+    let program = product(element, Location::Shared, (false, false));
     let Err(FaultKind::AsyncProxy(misuse)) = run(&program, element) else {
         panic!("the product was computed")
     };

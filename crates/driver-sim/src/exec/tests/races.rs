@@ -8,7 +8,7 @@ use crate::exec::{FaultKind, RacingAccess};
 const TILE: &str = ".shared .align 16 .b8 tile[1024];";
 /// `%r5` is the address of the thread's word in shared memory, `%r6` the address of the word of the
 /// thread 32 further.
-const PLACES: &str = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r3, 4, %r4;
+const WORD_ADDRESSES: &str = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r3, 4, %r4;
     xor.b32 %r7, %r3, 32; mad.lo.u32 %r6, %r7, 4, %r4;";
 
 fn watch(text: &str, launch: Launch<'_>) -> Result<LaunchStats, Fault> {
@@ -18,7 +18,7 @@ fn watch(text: &str, launch: Launch<'_>) -> Result<LaunchStats, Fault> {
 }
 
 fn shared(body: &str) -> Result<LaunchStats, Fault> {
-    let text = kernel_with(TILE, &format!("{PLACES} {body}"));
+    let text = kernel_with(TILE, &format!("{WORD_ADDRESSES} {body}"));
     watch(&text, Launch { block: [64, 1, 1], ..Launch::default() })
 }
 
@@ -58,8 +58,10 @@ fn a_missing_barrier_is_reported_with_both_threads() {
 
 #[test]
 fn race_detection_is_off_by_default() {
-    let text =
-        kernel_with(TILE, &format!("{PLACES} st.shared.u32 [%r6], 1; ld.shared.u32 %r8, [%r5];"));
+    let text = kernel_with(
+        TILE,
+        &format!("{WORD_ADDRESSES} st.shared.u32 [%r6], 1; ld.shared.u32 %r8, [%r5];"),
+    );
     let bench = Bench::new(&[0; 4], 4);
     bench
         .launch(&decode(&text).unwrap(), Launch { block: [64, 1, 1], ..Launch::default() })
