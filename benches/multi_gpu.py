@@ -38,7 +38,7 @@ CASES = [
     ("LoRA 8B, 1×2048", "lora", LLAMA_8B, (1, 2048)),
 ]
 # The longest time from a kill to the end of all other processes.
-MOST_SECONDS = 10
+MAX_SECONDS = 10
 WORDS = "the model reads a word and guesses the next one from those before it while each GPU has its own".split()
 
 
@@ -263,7 +263,7 @@ class Bench:
             victim = chance.choice(sorted(victims))
             os.kill(victims[victim], signal.SIGKILL)
             killed = time.monotonic()
-            process.ended(MOST_SECONDS)
+            process.ended(MAX_SECONDS)
             seconds = time.monotonic() - killed
             text = process.tail()
             if victim != "launcher" and victim not in text:

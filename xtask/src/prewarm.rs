@@ -196,7 +196,7 @@ fn assemble(
     let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);
     bar.finish_and_clear();
     findings.shortfalls.extend(failures);
-    let spilling = |usage: &&Usage| usage.spill_bytes > images::most_spilled_bytes(&usage.entry);
+    let spilling = |usage: &&Usage| usage.spill_bytes > images::max_spilled_bytes(&usage.entry);
     let spills = usages.iter().filter(spilling).map(|usage| {
         format!("{} for {} spills {} bytes", usage.entry, usage.target, usage.spill_bytes)
     });

@@ -6,7 +6,7 @@ use crate::flat::Pair;
 use crate::model::{Description, Function, Type};
 
 /// The oldest driver that must have every required function.
-pub const LEAST_VERSION: i32 = retrograph_driver_sys::LEAST_VERSION;
+pub const MIN_VERSION: i32 = retrograph_driver_sys::MIN_VERSION;
 
 /// Compares `since` of every function, and its signature at that version, with the typedefs.
 pub fn compare(pair: &Pair<'_>) -> Vec<Difference> {
@@ -22,7 +22,7 @@ pub fn compare(pair: &Pair<'_>) -> Vec<Difference> {
         };
         let agrees = match function.since {
             Some(since) => since == *first,
-            None => *first <= LEAST_VERSION,
+            None => *first <= MIN_VERSION,
         };
         if !agrees {
             let since = function.since.map_or("every driver".to_owned(), |since| since.to_string());

@@ -215,7 +215,7 @@ pub(crate) fn need(need: &MemoryNeed) {
 fn planned(need: &MemoryNeed) -> String {
     let bytes = |bytes: usize| HumanBytes(bytes as u64);
     let (planned, parameters) = (bytes(need.least()), bytes(need.parameters));
-    let (moments, step) = (bytes(need.optimizer), bytes(need.least_step));
+    let (moments, step) = (bytes(need.optimizer), bytes(need.min_step));
     let driver = bytes(need.driver.total());
     format!(
         "{planned} planned ({parameters} parameters, {moments} moments, {step} for a step), and \

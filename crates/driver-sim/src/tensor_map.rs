@@ -8,7 +8,7 @@ use retrograph_ptx::ast::Type;
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: usize = 128;
 /// The maximum number of dimensions.
-pub const MOST_DIMENSIONS: usize = 5;
+pub const MAX_DIMENSIONS: usize = 5;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"rgTENSOR");
 /// Bytes that the checksum covers.
@@ -93,7 +93,7 @@ impl TensorMap {
         let row = u64::from(self.extent.first().copied().unwrap_or(0)) * bytes;
         let faults = [
             (!ELEMENT_TYPES.contains(&self.element), "the type is one of CUtensorMapDataType"),
-            (!(1..=MOST_DIMENSIONS).contains(&rank), "a tensor has 1 to 5 dimensions"),
+            (!(1..=MAX_DIMENSIONS).contains(&rank), "a tensor has 1 to 5 dimensions"),
             (!self.address.is_multiple_of(16), "the address is a multiple of 16"),
             (
                 self.dimensions.iter().any(|&size| size == 0 || size > 1 << 32),
@@ -138,13 +138,13 @@ impl TensorMap {
         put(&[rank as u8, element, swizzle, 0, 0, 0, 0, 0]);
         put(&self.address.to_le_bytes());
         let padded = |list: &[u64], index: usize| list.get(index).copied().unwrap_or(0);
-        for index in 0..MOST_DIMENSIONS {
+        for index in 0..MAX_DIMENSIONS {
             put(&padded(&self.dimensions, index).to_le_bytes());
         }
-        for index in 0..MOST_DIMENSIONS - 1 {
+        for index in 0..MAX_DIMENSIONS - 1 {
             put(&padded(&self.strides, index).to_le_bytes());
         }
-        for index in 0..MOST_DIMENSIONS {
+        for index in 0..MAX_DIMENSIONS {
             let size = self.extent.get(index).copied().unwrap_or(0);
             put(&(size as u16).to_le_bytes());
         }
@@ -171,15 +171,15 @@ impl TensorMap {
             return Err(TensorMapError::Changed);
         }
         let start = CHECKED.start;
-        let rank = usize::from(bytes[start]).clamp(1, MOST_DIMENSIONS);
+        let rank = usize::from(bytes[start]).clamp(1, MAX_DIMENSIONS);
         let element = ELEMENT_TYPES.get(usize::from(bytes[start + 1])).copied();
         let swizzle = Swizzle::ALL.get(usize::from(bytes[start + 2])).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {
             return Err(TensorMapError::Unknown);
         };
         let sizes = start + 16;
-        let strides = sizes + 8 * MOST_DIMENSIONS;
-        let extent = strides + 8 * (MOST_DIMENSIONS - 1);
+        let strides = sizes + 8 * MAX_DIMENSIONS;
+        let extent = strides + 8 * (MAX_DIMENSIONS - 1);
         let size_of = |index: usize| {
             let at = extent + 2 * index;
             u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))

@@ -94,7 +94,7 @@ pub use handle::*;
 pub use jit::*;
 pub use launch::*;
 pub use library::*;
-pub use load::{LEAST_VERSION, LIBRARY_NAMES, LoadError};
+pub use load::{LIBRARY_NAMES, LoadError, MIN_VERSION};
 pub use location::*;
 pub use managed::*;
 pub use memory::*;

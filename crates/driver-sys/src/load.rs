@@ -18,7 +18,7 @@ pub const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.s
 pub const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 
 /// The oldest driver that has every required function: CUDA 12.0.
-pub const LEAST_VERSION: i32 = 12000;
+pub const MIN_VERSION: i32 = 12000;
 
 /// The reason why no driver could be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -43,11 +43,11 @@ pub enum LoadError {
         /// The driver's version, if it could be queried.
         version: Option<i32>,
     },
-    /// The driver is older than [`LEAST_VERSION`].
+    /// The driver is older than [`MIN_VERSION`].
     #[error(
         "{library} is a driver for CUDA {}.{}, and CUDA {}.{} is the oldest that works; \
          update the NVIDIA driver to 525 or later",
-        version / 1000, version % 1000 / 10, LEAST_VERSION / 1000, LEAST_VERSION % 1000 / 10
+        version / 1000, version % 1000 / 10, MIN_VERSION / 1000, MIN_VERSION % 1000 / 10
     )]
     TooOld {
         /// The library.
@@ -152,7 +152,7 @@ impl DriverTable {
         if !code.is_success() {
             return Err(LoadError::NoVersion { library: library.to_owned(), code });
         }
-        if version < LEAST_VERSION {
+        if version < MIN_VERSION {
             return Err(LoadError::TooOld { library: library.to_owned(), version });
         }
         // SAFETY: passed on from the caller.

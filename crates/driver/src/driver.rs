@@ -178,7 +178,7 @@ fn explain(error: LoadError) -> Error {
         }
         LoadError::TooOld { version, .. } => {
             let found = DriverVersion::from_number(version);
-            Error::DriverTooOld { found, needed: DriverVersion::LEAST }
+            Error::DriverTooOld { found, needed: DriverVersion::MIN }
         }
         other => Error::UnusableDriver { reason: other.to_string() },
     }
@@ -190,8 +190,8 @@ fn initialize(table: &DriverTable) -> Result<DriverVersion> {
     // SAFETY: the out pointer is valid, and the call needs no initialization.
     check(table, "cuDriverGetVersion", unsafe { (table.cuDriverGetVersion)(&mut number) })?;
     let found = DriverVersion::from_number(number);
-    if found < DriverVersion::LEAST {
-        return Err(Error::DriverTooOld { found, needed: DriverVersion::LEAST });
+    if found < DriverVersion::MIN {
+        return Err(Error::DriverTooOld { found, needed: DriverVersion::MIN });
     }
     // SAFETY: 0 is the only valid flag.
     check(table, "cuInit", unsafe { (table.cuInit)(0) })?;

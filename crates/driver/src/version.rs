@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use retrograph_driver_sys::LEAST_VERSION;
+use retrograph_driver_sys::MIN_VERSION;
 
 /// The CUDA version that a driver supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct DriverVersion {
 
 impl DriverVersion {
     /// The oldest supported version: it introduced the versioned graph functions.
-    pub const LEAST: Self = Self::from_number(LEAST_VERSION);
+    pub const MIN: Self = Self::from_number(MIN_VERSION);
 
     /// Decodes the driver's number: 1000 × major + 10 × minor.
     pub const fn from_number(number: i32) -> Self {

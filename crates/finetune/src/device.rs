@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn auto_takes_the_simulated_driver_if_no_device_can_be_used() {
-        let (found, needed) = (DriverVersion::from_number(11080), DriverVersion::LEAST);
+        let (found, needed) = (DriverVersion::from_number(11080), DriverVersion::MIN);
         let too_old = Err(Error::Device(DeviceError::DriverTooOld { found, needed }));
         let missing = Err(Error::Device(DeviceError::NoDriver { tried: "libcuda.so.1".into() }));
         let no_device = Device::on(&driver((9, 0)), 3, None);

@@ -92,7 +92,7 @@ const SPILLS: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 36
 
 /// Returns the most bytes that an entry spills to local memory, stores and loads together; 0 for
 /// almost all entries.
-pub fn most_spilled_bytes(entry: &str) -> u32 {
+pub fn max_spilled_bytes(entry: &str) -> u32 {
     SPILLS.iter().find(|(spills, _)| *spills == entry).map_or(0, |(_, bytes)| *bytes)
 }
 

@@ -37,7 +37,7 @@ mod types;
 #[doc(no_inline)]
 pub use std::ffi::{c_char, c_void};
 
-pub use load::{LEAST_VERSION, LIBRARY_NAMES, LoadError};
+pub use load::{LIBRARY_NAMES, LoadError, MIN_VERSION};
 pub use result::ncclResult_t;
 #[doc(no_inline)]
 pub use retrograph_driver_sys::CUstream;

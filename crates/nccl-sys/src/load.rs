@@ -11,7 +11,7 @@ use crate::table::NcclTable;
 pub const LIBRARY_NAMES: &[&str] = &["libnccl.so.2", "libnccl.so"];
 
 /// The oldest NCCL that is supported: 2.18.3.
-pub const LEAST_VERSION: i32 = 21803;
+pub const MIN_VERSION: i32 = 21803;
 
 /// The reason why NCCL could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -37,10 +37,10 @@ pub enum LoadError {
         /// The version, if it could be queried.
         version: Option<i32>,
     },
-    /// The library is older than [`LEAST_VERSION`].
+    /// The library is older than [`MIN_VERSION`].
     #[error(
         "{library} is NCCL {}, and {} is the oldest that works; install a newer one",
-        dotted(*version), dotted(LEAST_VERSION)
+        dotted(*version), dotted(MIN_VERSION)
     )]
     TooOld {
         /// The library.
@@ -141,7 +141,7 @@ impl NcclTable {
         if !code.is_success() {
             return Err(LoadError::NoVersion { library: library.to_owned(), code });
         }
-        if version < LEAST_VERSION {
+        if version < MIN_VERSION {
             return Err(LoadError::TooOld { library: library.to_owned(), version });
         }
         // SAFETY: passed on from the caller.

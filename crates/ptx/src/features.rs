@@ -94,7 +94,7 @@ mod tests {
 
     /// Whether parser and validator accept the instruction `text` for `target`.
     fn accepts(target: SmTarget, text: &str) -> bool {
-        let isa = target.least_isa().max(crate::IsaVersion::new(8, 0));
+        let isa = target.min_isa().max(crate::IsaVersion::new(8, 0));
         let module = format!(
             ".version {}.{}\n.target {target}\n.address_size 64\n\
              .visible .entry probe()\n{{\n\t{text};\n\tret;\n}}\n",

@@ -154,7 +154,7 @@ impl SmTarget {
     /// the version of the next higher number.
     ///
     /// Source: `ptxas` 13.0, tested with every version and target.
-    pub fn least_isa(self) -> IsaVersion {
+    pub fn min_isa(self) -> IsaVersion {
         let known = row(self.number).and_then(|row| row.version(self.reach));
         let later = || TARGETS.iter().find(|row| row.number >= self.number);
         known.unwrap_or_else(|| later().map_or(NEWEST_ISA, |row| row.forward))
@@ -302,7 +302,7 @@ mod tests {
     fn known_targets_are_those_of_ptxas() {
         let least = |name: &str| {
             let target: SmTarget = name.parse().unwrap();
-            target.is_known().then(|| target.least_isa().to_string())
+            target.is_known().then(|| target.min_isa().to_string())
         };
         let known = [("sm_10", "1.0"), ("sm_20", "2.0"), ("sm_87", "7.4"), ("sm_90a", "8.0")];
         for (name, isa) in known.into_iter().chain([("sm_100f", "8.8"), ("sm_120a", "8.7")]) {

@@ -29,7 +29,7 @@ pub enum ValidationError {
     },
     /// An instruction needs a newer PTX ISA or SM target than the module has.
     #[error(
-        "{entry}: `{instruction}` needs PTX ISA {least_isa} and {least_target}, but the module has \
+        "{entry}: `{instruction}` needs PTX ISA {min_isa} and {min_target}, but the module has \
          PTX ISA {isa} and {target}"
     )]
     TooNew {
@@ -38,21 +38,21 @@ pub enum ValidationError {
         /// The instruction, without operands.
         instruction: String,
         /// The version that it needs.
-        least_isa: IsaVersion,
+        min_isa: IsaVersion,
         /// The SM target that it needs.
-        least_target: SmTarget,
+        min_target: SmTarget,
         /// The version of the module.
         isa: IsaVersion,
         /// The target of the module.
         target: SmTarget,
     },
     /// The PTX ISA of the module does not know its target.
-    #[error("{target} needs PTX ISA {least_isa}, but the module has {isa}")]
+    #[error("{target} needs PTX ISA {min_isa}, but the module has {isa}")]
     IsaTooOld {
         /// The target of the module.
         target: SmTarget,
         /// The version that it needs.
-        least_isa: IsaVersion,
+        min_isa: IsaVersion,
         /// The version of the module.
         isa: IsaVersion,
     },
@@ -81,9 +81,9 @@ pub enum ValidationError {
 /// # Errors
 /// The first error.
 pub fn validate(module: &Module) -> Result<(), ValidationError> {
-    let (isa, target, least_isa) = (module.isa, module.target, module.target.least_isa());
-    if isa < least_isa {
-        return Err(ValidationError::IsaTooOld { target, least_isa, isa });
+    let (isa, target, min_isa) = (module.isa, module.target, module.target.min_isa());
+    if isa < min_isa {
+        return Err(ValidationError::IsaTooOld { target, min_isa, isa });
     }
     codes(module).try_for_each(|entry| {
         check_names(module, entry)?;
@@ -97,8 +97,8 @@ pub fn validate(module: &Module) -> Result<(), ValidationError> {
 ///
 /// # Errors
 /// The first instruction that is not in the table.
-pub fn least_isa(module: &Module) -> Result<IsaVersion, ValidationError> {
-    let mut least = module.target.least_isa();
+pub fn min_isa(module: &Module) -> Result<IsaVersion, ValidationError> {
+    let mut least = module.target.min_isa();
     let newest = Module { isa: IsaVersion::new(u32::MAX, 0), ..module.clone() };
     if !module.functions.is_empty() {
         least = least.max(IsaVersion::new(2, 1));
@@ -185,8 +185,8 @@ fn check_body(
             return Err(ValidationError::TooNew {
                 entry: entry.name.clone(),
                 instruction: mnemonic(instruction),
-                least_isa: needs.isa,
-                least_target: needs.target(),
+                min_isa: needs.isa,
+                min_target: needs.target(),
                 isa: module.isa,
                 target: module.target,
             });

@@ -73,12 +73,12 @@ fn joined(case: &str, runs: &[Value]) -> Value {
     let of = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
     let (times, with_generation) = (of("ms"), of("ms_with_generation"));
     let parts = of("parts_ms");
-    let most_jit = runs.iter().filter_map(|run| run["jit_after_warm"].as_u64()).max();
+    let max_jit = runs.iter().filter_map(|run| run["jit_after_warm"].as_u64()).max();
     let last = runs.last().unwrap_or(&Value::Null);
     json!({
         "case": case, "ms": times, "ms_with_generation": with_generation, "parts_ms": parts,
         "kernels_with_generation": last["kernels_with_generation"],
-        "jit_after_warm": most_jit, "simulated": last["simulated"],
+        "jit_after_warm": max_jit, "simulated": last["simulated"],
         "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
         "warnings": last["warnings"], "slowest": last["slowest"],
     })

@@ -8,7 +8,7 @@ mod macros;
 use std::path::Path;
 
 /// Public constants of both crates that the headers lack.
-const NOT_OF_HEADERS: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
+const NOT_OF_HEADERS: [&str; 2] = ["LIBRARY_NAMES", "MIN_VERSION"];
 
 /// How a header names its declarations.
 #[derive(Clone, Copy, Debug)]

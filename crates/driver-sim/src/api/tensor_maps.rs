@@ -6,7 +6,7 @@ use crate::argument::{Call, In, Out};
 use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
-use crate::tensor_map::{ELEMENT_TYPES, MOST_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
+use crate::tensor_map::{ELEMENT_TYPES, MAX_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 impl State {
     /// Refuses a tensor map and reports the reason.
@@ -33,7 +33,7 @@ impl State {
     ) -> Call {
         map.require()?;
         let rank = rank as usize;
-        if !(1..=MOST_DIMENSIONS).contains(&rank) {
+        if !(1..=MAX_DIMENSIONS).contains(&rank) {
             return Err(self.refuse_map("a tensor has 1 to 5 dimensions"));
         }
         let element = match data_type {

@@ -22,13 +22,13 @@ macro_rules! __occupancy_functions {
             /// that fills the device. `block_size_limit` 0 means no limit; with a callback, dynamic
             /// shared memory depends on the block size.
             fn cuOccupancyMaxPotentialBlockSize(
-                least_grid_size: *mut i32, block_size: *mut i32, function: $crate::CUfunction,
+                min_grid_size: *mut i32, block_size: *mut i32, function: $crate::CUfunction,
                 block_size_to_dynamic_smem_size: $crate::CUoccupancyB2DSize,
                 dynamic_shared_bytes: usize, block_size_limit: i32
             );
             /// As `cuOccupancyMaxPotentialBlockSize`, with flags `CU_OCCUPANCY_…`.
             fn cuOccupancyMaxPotentialBlockSizeWithFlags(
-                least_grid_size: *mut i32, block_size: *mut i32, function: $crate::CUfunction,
+                min_grid_size: *mut i32, block_size: *mut i32, function: $crate::CUfunction,
                 block_size_to_dynamic_smem_size: $crate::CUoccupancyB2DSize,
                 dynamic_shared_bytes: usize, block_size_limit: i32, flags: u32
             );

@@ -369,7 +369,7 @@ fn index_of(value: &Value) -> Option<usize> {
 }
 
 fn rank_of(value: &Value) -> Option<usize> {
-    index_of(value).filter(|rank| (1..=LoraConfig::MOST_RANK).contains(rank))
+    index_of(value).filter(|rank| (1..=LoraConfig::MAX_RANK).contains(rank))
 }
 
 fn alpha_of(value: &Value) -> Option<f32> {

@@ -49,18 +49,18 @@ impl LongRope {
     }
 }
 
-/// Up to [`RopeFactors::MOST`] divisors of frequencies, stored inline, so that configurations are
-/// `Copy`.
+/// Up to [`RopeFactors::MAX_LEN`] divisors of frequencies, stored inline, so that configurations
+/// are `Copy`.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Vec<f32>", try_from = "Vec<f32>")]
 pub struct RopeFactors {
     len: usize,
-    values: [f32; Self::MOST],
+    values: [f32; Self::MAX_LEN],
 }
 
 impl RopeFactors {
     /// Maximum number of divisors, enough for heads of 256 elements.
-    pub const MOST: usize = 128;
+    pub const MAX_LEN: usize = 128;
 
     /// The divisors.
     pub fn as_slice(&self) -> &[f32] {
@@ -84,9 +84,9 @@ impl TryFrom<Vec<f32>> for RopeFactors {
     type Error = String;
 
     fn try_from(factors: Vec<f32>) -> Result<Self, String> {
-        let (len, mut values) = (factors.len(), [0.0; Self::MOST]);
+        let (len, mut values) = (factors.len(), [0.0; Self::MAX_LEN]);
         let Some(kept) = values.get_mut(..len) else {
-            return Err(format!("{len} RoPE factors, but at most {} are supported", Self::MOST));
+            return Err(format!("{len} RoPE factors, but at most {} are supported", Self::MAX_LEN));
         };
         kept.copy_from_slice(&factors);
         Ok(Self { len, values })

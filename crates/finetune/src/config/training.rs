@@ -30,9 +30,9 @@ pub struct TrainingConfig {
 
 impl TrainingConfig {
     /// Maximum sequences of a step.
-    pub const MOST_SEQUENCES: usize = 1 << 24;
+    pub const MAX_SEQUENCES: usize = 1 << 24;
     /// Maximum tokens of a sequence.
-    pub const MOST_POSITIONS: usize = 1 << 24;
+    pub const MAX_POSITIONS: usize = 1 << 24;
 
     /// Tokens per step.
     pub fn rows(&self) -> usize {
@@ -72,8 +72,8 @@ impl TrainingConfig {
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the invalid value.
     pub fn validate_sizes(&self) -> Result<()> {
         self.model.validate()?;
-        within("batch", self.batch, Self::MOST_SEQUENCES)?;
-        within("seq", self.seq, Self::MOST_POSITIONS)?;
+        within("batch", self.batch, Self::MAX_SEQUENCES)?;
+        within("seq", self.seq, Self::MAX_POSITIONS)?;
         if let Mode::Lora(lora) = self.mode {
             lora.validate(&self.model)?;
         }

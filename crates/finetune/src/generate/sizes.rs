@@ -101,11 +101,11 @@ impl Sizes {
     /// computes. Limits the number of attention scores.
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
         let length = self.lengths.fit(position + left).unwrap_or(self.capacity);
-        left.min(self.most_rows(length))
+        left.min(self.max_rows(length))
     }
 
     /// Returns the maximum rows of a program of `length`.
-    fn most_rows(&self, length: usize) -> usize {
+    fn max_rows(&self, length: usize) -> usize {
         let fits = MAX_SCORES / (self.heads * length).max(1);
         1 << fits.clamp(MIN_ROWS, MAX_ROWS).ilog2()
     }
@@ -113,7 +113,7 @@ impl Sizes {
     /// Returns rows and length of every program that a text may need.
     pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
         self.lengths.sizes().flat_map(|length| {
-            let most = self.most_rows(length).min(length);
+            let most = self.max_rows(length).min(length);
             let most = self.rows.fit(most.max(2)).unwrap_or(MAX_ROWS);
             self.rows.sizes().take_while(move |rows| *rows <= most).map(move |rows| [rows, length])
         })

@@ -24,7 +24,7 @@ pub struct MemoryNeed {
     /// Transients that share memory only if that adds no edges ([`Reuse::WhenOrdered`]).
     pub step: usize,
     /// Transients that share as much memory as possible ([`Reuse::Full`]).
-    pub least_step: usize,
+    pub min_step: usize,
     /// The forward pass on held-out data.
     pub held_out: usize,
     /// The driver's own memory, in addition to these allocations.
@@ -48,20 +48,20 @@ impl MemoryNeed {
             let passes = std::iter::once(step).chain(shorter);
             passes.map(|step| step.pass.plan_with(reuse).peak_bytes() + fixed).sum()
         };
-        let least_step = peaks(full);
+        let min_step = peaks(full);
         let all: Vec<Parameter> =
             step.parameters.iter().map(|held| held.parameter.clone()).collect();
         let driver = DriverShare::default()
             .with_allocation(pooled_bytes(&all))
             .with_allocation(moments)
-            .with_allocation(least_step);
+            .with_allocation(min_step);
         let graphs = options.build.policy != Policy::Eager;
         let need = Self {
             parameters,
             optimizer: moments,
-            verify: if options.verify { trained + moments + least_step } else { 0 },
+            verify: if options.verify { trained + moments + min_step } else { 0 },
             step: peaks(ordered),
-            least_step,
+            min_step,
             held_out: 0,
             driver,
             graphs,
@@ -90,13 +90,13 @@ impl MemoryNeed {
 
     /// Returns the minimum bytes that a run can allocate.
     pub fn least(&self) -> usize {
-        self.parameters + self.optimizer + self.verify + self.least_step + self.held_out
+        self.parameters + self.optimizer + self.verify + self.min_step + self.held_out
     }
 
     /// Returns the bytes that a run allocates with this `reuse` of transients.
     pub fn allocated(&self, reuse: Reuse) -> usize {
-        let step = if reuse == Reuse::WhenOrdered { self.step } else { self.least_step };
-        self.least() - self.least_step + step
+        let step = if reuse == Reuse::WhenOrdered { self.step } else { self.min_step };
+        self.least() - self.min_step + step
     }
 
     /// Checks that the minimum memory of a run, including the driver's, fits in the free memory of
@@ -118,7 +118,7 @@ impl MemoryNeed {
             parameters: self.parameters,
             optimizer: self.optimizer,
             verify: self.verify,
-            step: self.least_step,
+            step: self.min_step,
             held_out: self.held_out,
             driver,
             reduce: self.what_to_reduce(free.saturating_sub(driver)),

@@ -5,7 +5,7 @@ use crate::ast::{
     AddressBase, Entry, Instruction, Linkage, Module, Operand, Statement, Symbol, Variable,
 };
 use crate::target::SmTarget;
-use crate::validate::{least_isa, validate};
+use crate::validate::{min_isa, validate};
 
 /// Collects entries into a module.
 #[derive(Debug)]
@@ -39,10 +39,10 @@ impl ModuleBuilder {
         for entry in &mut entries {
             hoist(entry, &mut variables);
         }
-        let isa = self.target.least_isa();
+        let isa = self.target.min_isa();
         let (target, functions, lines) = (self.target, Vec::new(), Default::default());
         let mut module = Module { isa, target, variables, functions, entries, lines };
-        let checked = least_isa(&module).and_then(|isa| {
+        let checked = min_isa(&module).and_then(|isa| {
             module.isa = isa;
             validate(&module)
         });

@@ -88,8 +88,8 @@ fn parse_header(cursor: &mut Cursor<'_>) -> Result<(IsaVersion, SmTarget)> {
         // `debug` and `texmode_independent` have no effect here.
         cursor.name("a target option")?;
     }
-    if isa < target.least_isa() {
-        let help = format!("{target} needs PTX ISA {}", target.least_isa());
+    if isa < target.min_isa() {
+        let help = format!("{target} needs PTX ISA {}", target.min_isa());
         return Err(ParseError::new(at, format!("`{name}`"), "an older target").help(help));
     }
     if cursor.accept_word("address_size") {

@@ -51,7 +51,7 @@ impl Example<'_> {
         }
         let reach = if exact { Reach::Exact } else { Reach::Forward };
         let sm = SmTarget { number: sm.max(75), reach };
-        (isa.max(sm.least_isa()), sm)
+        (isa.max(sm.min_isa()), sm)
     }
 
     fn has(&self, modifier: Modifier) -> bool {

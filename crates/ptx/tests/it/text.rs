@@ -262,7 +262,7 @@ fn targets_are_accepted_from_the_same_version_as_in_ptxas() {
     // Letters of targets that the assembler can also make code for.
     for target in ["sm_75", "sm_88", "sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110", "sm_121f"]
     {
-        let least = target.parse::<SmTarget>().expect(target).least_isa();
+        let least = target.parse::<SmTarget>().expect(target).min_isa();
         let before = match (least.major, least.minor) {
             (major, 0) => IsaVersion::new(major - 1, 8),
             (major, minor) => IsaVersion::new(major, minor - 1),

@@ -2,7 +2,7 @@
 
 use retrograph_ptx::ast::{LabelId, Module, Operand, RegisterId, Statement, Type};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
-use retrograph_ptx::validate::least_isa;
+use retrograph_ptx::validate::min_isa;
 use retrograph_ptx::{IsaVersion, SmTarget, ValidationError, parse, validate};
 
 /// A valid module to damage: its third statement is `tanh`, its fourth a branch to its label.
@@ -32,7 +32,7 @@ fn instruction(module: &mut Module, index: usize) -> &mut retrograph_ptx::ast::I
 #[test]
 fn the_module_is_valid_before_it_is_damaged() {
     assert_eq!(validate(&module()), Ok(()));
-    assert_eq!(least_isa(&module()), Ok(IsaVersion::new(7, 0)));
+    assert_eq!(min_isa(&module()), Ok(IsaVersion::new(7, 0)));
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn an_instruction_needs_its_version() {
     module.isa = IsaVersion::new(6, 5);
     let error = validate(&module).unwrap_err();
     assert!(
-        matches!(&error, ValidationError::TooNew { least_isa, .. }
-            if *least_isa == IsaVersion::new(7, 0)),
+        matches!(&error, ValidationError::TooNew { min_isa, .. }
+            if *min_isa == IsaVersion::new(7, 0)),
         "{error}"
     );
     module.isa = IsaVersion::new(6, 0);
@@ -99,7 +99,7 @@ fn the_builder_selects_the_lowest_version_for_target_and_instructions() {
     let plain = Kernel::build("plain", |_| {});
     for target in SmTarget::GENERATED {
         let module = ModuleBuilder::new(target).entry(plain.clone()).build();
-        assert_eq!(module.isa, target.least_isa());
+        assert_eq!(module.isa, target.min_isa());
     }
     let newer = module().entries.remove(0);
     let module = ModuleBuilder::new(SmTarget::portable(75)).entry(newer).build();

@@ -9,7 +9,7 @@ use super::undefined;
 use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
 use crate::exec::undefined::ProxyMisuse;
-use crate::tensor_map::{MOST_DIMENSIONS, TensorMap};
+use crate::tensor_map::{MAX_DIMENSIONS, TensorMap};
 
 /// The extent of a copy.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(super) enum Extent {
     /// `bytes` bytes of global memory from `global` on.
     Run { global: u64, bytes: u64 },
     /// A box of a tensor.
-    Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },
+    Tensor { map: Box<TensorMap>, first: [i32; MAX_DIMENSIONS] },
 }
 
 impl Extent {

@@ -10,7 +10,7 @@ use crate::exec::program::{Access, Width};
 use crate::exec::races::AccessKind;
 use crate::exec::undefined::ProxyMisuse;
 use crate::memory::Span;
-use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
+use crate::tensor_map::{MAX_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 
 impl Memories<'_> {
     /// The host address of bytes of shared memory.
@@ -68,8 +68,8 @@ impl Memories<'_> {
 }
 
 /// The coordinates of a box.
-pub(super) fn first_of(values: impl Iterator<Item = u64>) -> [i32; MOST_DIMENSIONS] {
-    let mut first = [0; MOST_DIMENSIONS];
+pub(super) fn first_of(values: impl Iterator<Item = u64>) -> [i32; MAX_DIMENSIONS] {
+    let mut first = [0; MAX_DIMENSIONS];
     first.iter_mut().zip(values).for_each(|(to, value)| *to = value as u32 as i32);
     first
 }
@@ -78,7 +78,7 @@ pub(super) fn first_of(values: impl Iterator<Item = u64>) -> [i32; MOST_DIMENSIO
 pub(super) fn box_of(
     memories: &Memories<'_>,
     address: u64,
-    (rank, first): (usize, [i32; MOST_DIMENSIONS]),
+    (rank, first): (usize, [i32; MAX_DIMENSIONS]),
 ) -> Result<Extent, FaultKind> {
     if !address.is_multiple_of(64) {
         return undefined(ProxyMisuse::MapAlignment { address });

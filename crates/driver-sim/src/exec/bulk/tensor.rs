@@ -1,6 +1,6 @@
 //! The bytes of a box of a tensor, in global and in shared memory.
 
-use crate::tensor_map::{MOST_DIMENSIONS, TensorMap};
+use crate::tensor_map::{MAX_DIMENSIONS, TensorMap};
 
 /// Bytes that a swizzle moves as a unit.
 pub(super) const PIECE: u64 = 16;
@@ -20,7 +20,7 @@ pub(super) struct Piece {
 
 /// The pieces of the box whose first element is at `first` and which starts at `shared` in shared
 /// memory.
-pub(super) fn pieces(map: &TensorMap, first: [i32; MOST_DIMENSIONS], shared: u64) -> Vec<Piece> {
+pub(super) fn pieces(map: &TensorMap, first: [i32; MAX_DIMENSIONS], shared: u64) -> Vec<Piece> {
     let size = u64::from(map.element.size());
     let row_pieces = u64::from(map.extent[0]) * size / PIECE;
     let in_piece = (PIECE / size) as i64;

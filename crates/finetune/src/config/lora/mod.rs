@@ -138,7 +138,7 @@ fn trained() -> bool {
 
 impl LoraConfig {
     /// Maximum rank.
-    pub const MOST_RANK: usize = patterns::MOST_RANK;
+    pub const MAX_RANK: usize = patterns::MAX_RANK;
 
     /// Returns updates of queries and values, scaled by `alpha / rank`, without trained norms.
     pub const fn new(rank: usize, alpha: f32) -> Self {
@@ -218,12 +218,12 @@ impl LoraConfig {
 
     /// Checks every value, and that the matrices have fewer than 2^32 elements in `model`.
     pub(super) fn validate(&self, model: &ModelConfig) -> Result<()> {
-        within("rank", self.rank, Self::MOST_RANK)?;
+        within("rank", self.rank, Self::MAX_RANK)?;
         require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
         let modules = self.modules(model);
         for module in &modules {
             let Some(Self { rank, alpha, .. }) = self.of(*module) else { continue };
-            within("rank", rank, Self::MOST_RANK)?;
+            within("rank", rank, Self::MAX_RANK)?;
             require("alpha", alpha, alpha.is_finite(), "finite")?;
             let [inputs, outputs] = model.projection(module.projection);
             let largest = rank.saturating_mul(inputs.max(outputs));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::module::LoraModule;
 
 /// Maximum rank.
-pub(super) const MOST_RANK: usize = 1 << 16;
+pub(super) const MAX_RANK: usize = 1 << 16;
 
 /// Ranks and alphas of modules whose names match patterns. Other modules have the values of
 /// [`LoraConfig`](crate::LoraConfig).
@@ -45,15 +45,15 @@ impl LoraPatterns {
     ///
     /// # Errors
     /// [`PatternError`] for a pattern that is not a regular expression, for a rank that is not from
-    /// 1 to [`MOST_RANK`](crate::LoraConfig::MOST_RANK), and for an alpha that is not finite.
+    /// 1 to [`MAX_RANK`](crate::LoraConfig::MAX_RANK), and for an alpha that is not finite.
     pub fn new(
         ranks: impl IntoIterator<Item = (String, usize)>,
         alphas: impl IntoIterator<Item = (String, f32)>,
     ) -> Result<Self, PatternError> {
         let (mut rank_rules, mut alpha_rules) = (Vec::new(), Vec::new());
         for (pattern, rank) in ranks {
-            let known = (1..=MOST_RANK).contains(&rank);
-            let rule = format!("has the rank {rank}; give one from 1 to {MOST_RANK}");
+            let known = (1..=MAX_RANK).contains(&rank);
+            let rule = format!("has the rank {rank}; give one from 1 to {MAX_RANK}");
             rank_rules.push(Rule::new(pattern, rank as f64, (known, rule))?);
         }
         for (pattern, alpha) in alphas {
