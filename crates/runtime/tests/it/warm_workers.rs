@@ -28,11 +28,12 @@ fn program(folder: &Path, lines: &str) -> PathBuf {
     path
 }
 
-/// Images with enough text for several processes. The first one takes longest to parse.
+/// Images with enough text for several processes. The first one takes this process so long to parse
+/// that another process starts meanwhile and is given an image.
 fn large(count: usize) -> Requirements {
     let mut requirements = Requirements::default();
     for index in 0..count {
-        let lines = if index == 0 { 20_000 } else { 5_000 };
+        let lines = if index == 0 { 200_000 } else { 5_000 };
         let lines = "    mul.rn.f32 %f1, %f1, %f2;\n".repeat(lines);
         let ptx = SCALE.replace("    ret;\n}", &format!("{lines}    ret;\n}} // {index}"));
         requirements.insert_custom(&image(&format!("large {index}"), &ptx), "scale");
