@@ -65,7 +65,7 @@ pub(crate) enum ConfigError {
     },
 }
 
-/// Returns the arguments of this process, including those of its configuration file.
+/// Returns the arguments of this process and the arguments in its configuration file.
 pub(crate) fn arguments() -> Result<Vec<OsString>, CliError> {
     expand(std::env::args_os().collect())
 }

@@ -85,8 +85,8 @@ pub(crate) fn forgive() -> bool {
     false
 }
 
-/// Returns the exit status for the first signal. A rank can be stopped without a signal to its own
-/// process; its status is then that of SIGTERM.
+/// Returns the exit status for the first signal. A rank that the coordinator stops receives no
+/// signal; it exits with the status for SIGTERM.
 pub(crate) fn status() -> ExitCode {
     let signal = match SIGNAL.load(Ordering::SeqCst) {
         0 => SIGTERM,

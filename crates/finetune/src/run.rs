@@ -90,9 +90,9 @@ impl<'a> Run<'a> {
     /// returns to the newest checkpoint that was followed by a step with a finite loss.
     ///
     /// # Errors
-    /// Before the first step the errors of [`Data::require_vocab`]; later those of [`Trainer`], or
-    /// [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be written, the trainer is
-    /// unchanged.
+    /// Before the first step: the errors of [`Data::require_vocab`]. During training: the errors of
+    /// [`Trainer`], and [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be written, the
+    /// trainer is unchanged.
     pub fn train(
         &mut self,
         until: u32,

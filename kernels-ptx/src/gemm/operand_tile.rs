@@ -86,10 +86,10 @@ impl<'k> BlockOperand<'k> {
     pub(super) fn index(
         &self,
         k_start: Value<'k, u32>,
-        run_and_along: (Value<'k, u32>, Value<'k, u32>),
+        position: (Value<'k, u32>, Value<'k, u32>),
         unit: u32,
     ) -> (Value<'k, u32>, Pred<'k>) {
-        self.coord(run_and_along, unit).index(k_start)
+        self.coord(position, unit).index(k_start)
     }
 
     /// The coordinates of `unit` consecutive elements, starting at element `along` of run `run`,

@@ -120,7 +120,7 @@ fn ended(status: ExitStatus, errors: &str) -> String {
     }
 }
 
-/// The most lines of a reason.
+/// Maximum number of lines in a reason.
 const MAX_LINES: usize = 4;
 
 /// Returns the last error or panic with the lines that follow it, such as a hint, or else the last

@@ -152,7 +152,7 @@ fn a_killed_process_ends_the_others_which_name_it() {
     }
 }
 
-/// A stopped process stands for a machine without power: both are silent.
+/// A stopped process simulates a host that lost power: neither sends anything.
 #[test]
 fn a_silent_process_ends_the_others() {
     let place = Place::new();

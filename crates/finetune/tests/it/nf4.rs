@@ -1,4 +1,4 @@
-//! Compares codes and scales with those of bitsandbytes (`golden/nf4_bitsandbytes.py`).
+//! Compares codes and scales with bitsandbytes (`golden/nf4_bitsandbytes.py`).
 
 use std::path::Path;
 

@@ -51,7 +51,7 @@ pub(crate) fn write(folder: &Path, tokenizer: &Value, settings: &Value) {
     fs::write(folder.join("tokenizer_config.json"), settings.to_string()).unwrap();
 }
 
-/// Settings like those of ChatML models.
+/// Tokenizer settings of a ChatML model.
 pub(crate) fn chatml() -> Value {
     let template = "{% for message in messages %}\
         {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
@@ -62,11 +62,11 @@ pub(crate) fn chatml() -> Value {
     })
 }
 
-/// Special tokens like those of Llama 3.
+/// Special tokens of Llama 3.
 pub(crate) const LLAMA3: [&str; 4] =
     ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
 
-/// Settings like those of Llama 3.
+/// Tokenizer settings of Llama 3.
 pub(crate) fn llama3() -> Value {
     let template = "{{- bos_token }}\n\
         {%- if messages[0]['role'] == 'system' %}\n\

@@ -76,8 +76,8 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 ];
 
 /// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Costs of tiles with tensor maps are fitted to
-/// benchmarks (docs/hardware/2026-11-26-tiles); those of large tiles in clusters are 4 % lower,
-/// because clusters save power. The other costs are measurements
+/// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
+/// measured, because clusters save power. The other costs are measurements
 /// (docs/hardware/2026-11-22-decoding-between-products).
 const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
     in_clusters(1630, 300, 22_500),
@@ -228,7 +228,7 @@ impl Product {
     /// half of its share of the device's throughput, because other branches of a graph use the
     /// rest.
     ///
-    /// The time alone is that of the SM with the most blocks, which runs them in waves of
+    /// The launch alone takes as long as the SM with the most blocks, which runs them in waves of
     /// `blocks_per_sm`. Each block runs prologue, mainloop and epilogue.
     fn cost(self, tile: &TileConfig, cost: &TileCost) -> u128 {
         let [alone, full] = cost.time.map(u128::from);

@@ -119,7 +119,7 @@ fn sums_hold_the_squares_of_all_floats() {
         data.uniform(rows * width, 1.0).into_iter().map(|value| value * scale).collect::<Vec<_>>()
     };
     for scale in [1e-38_f32, 1e-30, 1e-19, 1e-14, 1.0, 1e19, 1e30, 1e37] {
-        // The magnitude of each operand is the square root of that of the result.
+        // A result of magnitude `scale` needs operands of magnitude √scale.
         let [grad_out, mut x] = [outputs, inputs].map(|width| factor(width, scale.sqrt()));
         // A column of zeros, and a column that is far larger than the others.
         x.chunks_mut(inputs).for_each(|row| (row[0], row[1]) = (0.0, row[1] * 8.0));

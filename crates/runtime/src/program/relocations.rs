@@ -1,7 +1,7 @@
 //! Relocations: the locations that hold addresses of external buffers.
 //!
 //! Nodes and tables hold addresses, not buffers. With one relocation per location, rebinding a
-//! buffer patches only these locations; it needs neither the pass nor its analysis.
+//! buffer rewrites only these locations; it needs neither the pass nor its analysis.
 
 use retrograph_kernels::Argument;
 

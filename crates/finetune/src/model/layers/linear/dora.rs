@@ -6,7 +6,7 @@
 //! dz = dy ⊙ m / n                dm = Σ rows of dy ⊙ z / n
 //! ```
 //!
-//! The backward pass treats n as a constant. The gradients of A, B and x are those of LoRA,
+//! The backward pass treats n as a constant. A, B and x have the same gradients as in LoRA,
 //! computed from dz.
 
 use half::bf16;
