@@ -7,8 +7,8 @@ use retrograph_driver_sim::Config;
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Source, Stage,
-    TrainerOptions, TrainingConfig,
+    Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Preset, Source,
+    Stage, TrainerOptions, TrainingConfig,
 };
 use retrograph_kernels::{Launch, SmTarget};
 use retrograph_runtime::{BufferId, OperationKind, Policy};
@@ -79,6 +79,24 @@ fn attention_of_many_rows_reads_parts() {
         let small = entries(step);
         assert!(small.iter().all(|entry| !entry.contains("wgmma")), "{small:?}");
     }
+}
+
+/// `down` and the gradient through the output projection have few tiles and a long contraction.
+#[test]
+fn split_operands_are_multiplied_with_split_k_if_tiles_are_few() {
+    let hopper = SmTarget::for_device(9, 0).unwrap();
+    let mut config = large(modes()[0]);
+    config.model = ModelConfig { layers: 1, ..Preset::Qwen25OneAndHalf.model() };
+    let mut splits = |seq| {
+        config.seq = seq;
+        let launches = of_launches(&config, StepOptions::default(), |launch| {
+            (launch.kernel().name, launch.dispatch(hopper).grid[2])
+        });
+        let products = launches.into_iter().filter(|(name, _)| name.starts_with("gemm_"));
+        products.filter(|(_, splits)| *splits > 1).collect::<Vec<_>>()
+    };
+    assert_eq!(splits(128), [("gemm_fprop_split", 2), ("gemm_dgrad_split", 2)]);
+    assert_eq!(splits(512), []);
 }
 
 /// In two halves, the products of one step split their operands in each tile.
