@@ -18,8 +18,15 @@ use crate::error::{Error, Result};
 /// Time between attempts to reach the coordinator.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long dropping a group waits for an abort, which waits for graphs that the caller may still
+/// hold.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between checks whether an abort has ended.
+const ABORT_POLL: Duration = Duration::from_millis(5);
+
 /// A process of a group. Clones share it. If the last clone is dropped without [leaving], the rank
-/// counts as failed.
+/// counts as failed. After a failure, drop graphs with collectives first: dropping the group waits
+/// up to 5 s until they are dropped.
 ///
 /// [leaving]: ProcessGroup::leave
 #[derive(Clone, Debug)]
@@ -211,13 +218,18 @@ impl ProcessGroup {
 }
 
 impl Drop for Inner {
-    /// Waits for the threads: they hold the communicator, and destroying it while the process
-    /// exits can crash in the driver. After a failure they may wait for graphs that
-    /// the caller still holds.
+    /// Waits for the threads: they hold the communicator, and the driver can crash if they abort or
+    /// destroy it while the process exits.
     fn drop(&mut self) {
         self.watch.end();
-        if self.watch.check().is_ok() {
-            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        let until = Instant::now() + ABORT_TIMEOUT;
+        for thread in self.threads.drain(..) {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(ABORT_POLL);
+            }
+            if thread.is_finished() {
+                drop(thread.join());
+            }
         }
     }
 }

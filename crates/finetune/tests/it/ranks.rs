@@ -1,7 +1,7 @@
 //! Ranks of a run: one thread per device, a coordinator, and a communicator.
 //!
-//! Two ranks use two GPUs if `RETROGRAPH_DEVICE` names one and there are two; `RETROGRAPH_NCCL`
-//! names the library. Otherwise each rank has its own simulated device.
+//! Each rank uses its own GPU if `RETROGRAPH_DEVICE` names one and there are enough;
+//! `RETROGRAPH_NCCL` names the library. Otherwise each rank has its own simulated device.
 
 use std::env;
 use std::path::Path;
@@ -16,6 +16,7 @@ use retrograph_finetune::{
 use retrograph_nccl_sim::Fault;
 use retrograph_nccl_sys::ncclUniqueId;
 use retrograph_runtime::{Communicator, Nccl, Ranks, UniqueId};
+use retrograph_test_support::device::asked_for;
 
 use crate::device::simulated;
 
@@ -132,22 +133,22 @@ pub(crate) fn simulated_nccl() -> Nccl {
     unsafe { Nccl::from_table(retrograph_nccl_sim::table()) }
 }
 
-/// The NCCL of the machine, if tests run on its GPUs and there are enough.
+/// The NCCL of the machine, if tests run on its GPUs and there are at least `count`.
 fn gpus(count: usize) -> Option<Nccl> {
-    let required = env::var("RETROGRAPH_REQUIRE_GPUS").is_ok();
+    let required = asked_for("RETROGRAPH_REQUIRE_GPUS").is_some_and(|gpus| gpus >= count as u64);
     let named = env::var("RETROGRAPH_DEVICE").is_ok_and(|named| named.starts_with("cuda:"));
-    if !(named || required) || count != 2 {
+    if !named && !required {
         return None;
     }
-    let second = Device::open(DeviceChoice::Cuda(1));
+    let last = Device::open(DeviceChoice::Cuda(count as u32 - 1));
     let nccl = match env::var_os("RETROGRAPH_NCCL") {
         // SAFETY: the variable names NCCL.
         Some(path) => unsafe { Nccl::load_from(Path::new(&path)) },
         None => Nccl::load(),
     };
-    match (second, nccl) {
+    match (last, nccl) {
         (Ok(_), Ok(nccl)) => Some(nccl),
-        (Err(error), _) if required => panic!("two GPUs are required: {error}"),
+        (Err(error), _) if required => panic!("{count} GPUs are required: {error}"),
         (_, Err(error)) if required => panic!("NCCL is required: {error}"),
         _ => None,
     }
