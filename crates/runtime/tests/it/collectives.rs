@@ -218,10 +218,11 @@ fn memory_of_a_communicator_is_freed_also_after_an_abort() {
             // Free memory of the device would depend on other processes.
             let is_allocated = |address| {
                 context.bind().unwrap();
-                let (base, size) = (std::ptr::null_mut(), std::ptr::null_mut());
-                // SAFETY: base and size may be null, and any address may be asked for.
-                let code =
-                    unsafe { (context.table().cuMemGetAddressRange_v2)(base, size, address) };
+                let (mut base, mut size) = (0, 0);
+                // SAFETY: the places are valid, and any address may be asked for.
+                let code = unsafe {
+                    (context.table().cuMemGetAddressRange_v2)(&mut base, &mut size, address)
+                };
                 code == CUresult::CUDA_SUCCESS
             };
             let buffer = rank.communicator.allocate::<u8>(64 << 20).unwrap();
