@@ -162,17 +162,18 @@ fn run_replay(asked: &Replay, folders: &Folders) -> anyhow::Result<()> {
         println!("mistake: {mistake}");
     }
     for name in &report.outdated {
-        println!("listed as different, and is not: {name}");
+        println!("listed as different or unrecorded, and is not: {name}");
     }
     print_untraced(&report);
     println!(
         "{} scenarios replayed, {} agree ({} steps), {} differ as listed, {} differ; \
-         {} without a trace, {} mistakes",
+         {} not recorded yet as listed, {} without a trace, {} mistakes",
         report.replayed,
         report.agreeing,
         report.steps,
         report.known.len(),
         report.differences.len(),
+        report.unrecorded,
         report.untraced.len(),
         report.mistakes.len()
     );

@@ -42,6 +42,8 @@ pub struct Folders {
     pub vectors: std::path::PathBuf,
     /// The list of scenarios in which the simulator differs, with reasons.
     pub differences: std::path::PathBuf,
+    /// The list of scenario files that were not recorded yet.
+    pub unrecorded: std::path::PathBuf,
 }
 
 impl Folders {
@@ -53,6 +55,7 @@ impl Folders {
             images: root.join("images"),
             vectors: root.join("vectors"),
             differences: root.join("differences.txt"),
+            unrecorded: root.join("unrecorded.txt"),
         }
     }
 }

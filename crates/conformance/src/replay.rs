@@ -58,8 +58,11 @@ pub struct Report {
     pub differences: Vec<Difference>,
     /// The same for scenarios that are listed as differing.
     pub known: Vec<Difference>,
-    /// Scenarios that are listed as differing but agree.
+    /// Scenarios that are listed as differing but agree, and files that are listed as unrecorded
+    /// but have a trace.
     pub outdated: Vec<String>,
+    /// Scenarios in files that are listed as unrecorded. They ran on the simulator.
+    pub unrecorded: usize,
     /// Scenarios without a trace of their current steps, with reasons.
     pub untraced: Vec<(String, &'static str)>,
     /// Traces without a scenario.
@@ -71,7 +74,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every scenario has a trace and the simulator agrees with it.
+    /// Whether every scenario has a trace, unless its file is listed as unrecorded, and the
+    /// simulator agrees with it.
     pub fn is_clean(&self) -> bool {
         self.differences.is_empty()
             && self.outdated.is_empty()
@@ -153,6 +157,7 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
     let mut report = Report::default();
     report.mistakes.extend(library.mistakes.iter().map(ToString::to_string));
     let traces = traces_of(&library, &folders.traces);
+    let unrecorded = listed(&folders.unrecorded);
     let wanted: Vec<_> = library.matching(filter).collect();
     let next = AtomicUsize::new(0);
     let shared = Mutex::new(&mut report);
@@ -162,7 +167,11 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
                 while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let trace =
                         traces.get(&scenario.file).and_then(|file| file.find(&scenario.name));
-                    let verdict = Verdict::of(scenario, trace, &folders.images);
+                    let verdict = if trace.is_none() && unrecorded.contains(&scenario.file) {
+                        Verdict::unrecorded(scenario, &folders.images)
+                    } else {
+                        Verdict::of(scenario, trace, &folders.images)
+                    };
                     let mut report = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     verdict.enter(scenario, &mut report);
                 }
@@ -176,12 +185,14 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
         }
     }
     report.set_known_aside(&listed(&folders.differences), filter);
+    let has_trace = |file: &String| traces.get(file).is_none_or(|file| !file.traces.is_empty());
+    report.outdated.extend(unrecorded.into_iter().filter(has_trace));
     report.differences.sort_by(|one, other| one.scenario.cmp(&other.scenario));
     report.untraced.sort();
     report
 }
 
-/// The scenarios that a file lists: a name, a blank and the reason.
+/// The names that a file lists: a name, a blank and the reason.
 fn listed(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -203,11 +214,20 @@ fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {
 enum Verdict {
     ScenarioError(String),
     Untraced(&'static str),
+    Unrecorded,
     Differs(Difference, Vec<Refused>),
     Agrees(usize, Vec<Refused>),
 }
 
 impl Verdict {
+    /// Runs a scenario whose file is listed as unrecorded.
+    fn unrecorded(scenario: &Scenario, images: &Path) -> Self {
+        if let Err(mistake) = &scenario.steps {
+            return Self::ScenarioError(mistake.to_string());
+        }
+        play(scenario, images).map_or_else(Self::ScenarioError, |_| Self::Unrecorded)
+    }
+
     fn of(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Self {
         if let Err(mistake) = &scenario.steps {
             return Self::ScenarioError(mistake.to_string());
@@ -231,6 +251,7 @@ impl Verdict {
         match self {
             Self::ScenarioError(mistake) => report.mistakes.push(mistake),
             Self::Untraced(why) => report.untraced.push((scenario.name.clone(), why)),
+            Self::Unrecorded => report.unrecorded += 1,
             Self::Differs(difference, refused) => {
                 report.replayed += 1;
                 report.differences.push(difference);

@@ -3,7 +3,7 @@
 use crate::arena::{ArenaAddress, UNWRITTEN, word};
 use crate::names::Names;
 use crate::reflect::DRIVER;
-use crate::types::Type;
+use crate::types::{Record, Type};
 use crate::variables::Variable;
 
 /// The text for an unwritten output.
@@ -114,23 +114,34 @@ fn record(bytes: &[u8], name: &str, names: &mut Names) -> String {
         return "?".to_owned();
     };
     if record.is_union {
-        return union(bytes, names);
+        return union(bytes, &record, names);
     }
     let mut parts = Vec::new();
     for field in &record.fields {
         let size = DRIVER.size(&field.of).unwrap_or(0);
         let inside = &bytes[field.offset..field.offset + size];
         let is_empty = inside.iter().all(|byte| *byte == 0) || !is_written(inside);
-        if !is_empty && !field.name.starts_with("reserved") && !field.name.starts_with("pad") {
+        if !is_empty && !is_private(&field.name) {
             parts.push(format!("{}={}", field.name, one(inside, &field.of, names)));
         }
     }
     format!("{{{}}}", parts.join(" "))
 }
 
-/// Formats a union, whose active field is unknown, word by word up to the last one that is neither
-/// zero nor unwritten. Words that may be addresses are formatted as addresses.
-fn union(bytes: &[u8], names: &mut Names) -> String {
+/// Whether a field is padding or belongs to the driver. Its bytes may differ between runs.
+fn is_private(field: &str) -> bool {
+    ["reserved", "pad", "_"].iter().any(|prefix| field.starts_with(prefix))
+}
+
+/// Formats a union. Except for unions with a single public field, the active field is unknown:
+/// formats them word by word up to the last one that is neither zero nor unwritten. Words that may
+/// be addresses are formatted as addresses.
+fn union(bytes: &[u8], record: &Record, names: &mut Names) -> String {
+    let mut public = record.fields.iter().filter(|field| !is_private(&field.name));
+    if let (Some(only), None) = (public.next(), public.next()) {
+        let size = DRIVER.size(&only.of).unwrap_or(0);
+        return one(&bytes[..size], &only.of, names);
+    }
     let mut words: Vec<String> = Vec::new();
     let mut kept = 0;
     for chunk in bytes.chunks(8) {

@@ -131,6 +131,23 @@ fn unwritten_and_unrecorded_outputs_differ_from_results() {
 }
 
 #[test]
+fn unions_with_one_public_field_are_shown_and_fields_of_the_driver_are_not() {
+    let shown = outcomes(
+        "scenario a\n  cuInit 0\n  cuDeviceGetDevResource 0 &all CU_DEV_RESOURCE_TYPE_SM\n  \
+         show all.sm.smCount\n  \
+         cuDevSmResourceSplitByCount &parts[3] &groups=2 all null 0 64\nend\n",
+    );
+    let group = |count: u32| {
+        let sizes = "minSmPartitionSize=8 smCoscheduledAlignment=8";
+        format!("{{type=1 anonymous={{smCount={count} {sizes}}}}}")
+    };
+    assert_eq!(shown[1], format!("0 CUDA_SUCCESS all={}", group(132)));
+    assert_eq!(shown[2], "all.sm.smCount=132");
+    let part = group(64);
+    assert_eq!(shown[3], format!("0 CUDA_SUCCESS parts=[{part}, {part}, -] groups=2"));
+}
+
+#[test]
 fn traces_round_trip() {
     let text = "# driver: 1\n# gpu: x\n\nscenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
                 log -> log=[a, b]\nend\n";

@@ -53,6 +53,23 @@ fn a_listed_difference_is_expected_and_must_be_one() {
 }
 
 #[test]
+fn a_file_is_listed_as_unrecorded_until_it_has_a_trace() {
+    let report = |scenario: &str, trace: &str| {
+        let folder = folder(scenario);
+        fs::create_dir_all(folder.path().join("traces/area")).unwrap();
+        fs::write(folder.path().join("traces/area/topic.txt"), trace).unwrap();
+        fs::write(folder.path().join("unrecorded.txt"), "area/topic\n").unwrap();
+        replay(&Folders::under(folder.path()), "")
+    };
+    let missing = report(SCENARIO, "");
+    assert!(missing.is_clean(), "{missing:?}");
+    assert_eq!((missing.unrecorded, missing.replayed), (1, 0));
+    assert!(missing.attested.is_empty(), "no hardware gave the error");
+    assert_eq!(report(SCENARIO, TRACE).outdated, ["area/topic"]);
+    assert_eq!(report("scenario a\n  cuNothing\nend\n", "").mistakes.len(), 1);
+}
+
+#[test]
 fn missing_stale_and_orphaned_traces_are_reported() {
     assert_eq!(report("", "").untraced, [("a".to_owned(), "no trace")]);
     let stale = TRACE.replace("cuInit 1", "cuInit 2");
