@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
 
-use super::bulk::AsyncProxy;
+use super::bulk::{AsyncProxy, rank_of};
 use super::fault::FaultKind;
 use super::program::Access;
-use super::races::{AccessKind, LaneAccess, Races};
+use super::races::{AccessKind, BlockRaces, LaneAccess};
 use super::registers::{ActiveLanes, Offset};
+use super::undefined::ProxyMisuse;
 use super::unfenced::Unfenced;
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
@@ -46,6 +47,8 @@ pub(super) struct Memories<'a> {
     pub(super) found: Cell<Span>,
     /// The shared memory of the running block.
     pub(super) shared: Span,
+    /// The shared memory of all blocks of the cluster, by rank; `None` for a block that has ended.
+    pub(super) cluster: Vec<Option<Span>>,
     /// The local memory of the running warp, lane after lane.
     pub(super) local: *mut u8,
     /// Bytes of local memory of one lane.
@@ -53,7 +56,7 @@ pub(super) struct Memories<'a> {
     /// The parameter block.
     pub(super) parameters: &'a [u8],
     /// The race detector, if it is enabled.
-    pub(super) races: Option<Box<Races<'a>>>,
+    pub(super) races: Option<BlockRaces<'a>>,
     /// The running warp, and its instruction in a lane-by-lane access.
     pub(super) warp: usize,
     pub(super) pc: u32,
@@ -82,11 +85,13 @@ impl Memories<'_> {
         races.record(&LaneAccess { space, bytes, warp, lane, pc, strong }, kind)
     }
 
-    /// Marks shared memory that `wgmma` may read only after a fence.
+    /// Marks shared memory of this block that `wgmma` may read only after a fence.
     #[inline(always)]
     pub(super) fn mark_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
         let Some(unfenced) = &mut self.unfenced else { return };
-        if let (Space::Shared, address) = locate(space, address) {
+        if let (Space::Shared, address) = locate(space, address)
+            && (self.shared.base..self.shared.end).contains(&address)
+        {
             unfenced.write(self.warp, (address, bytes));
         }
     }
@@ -124,6 +129,18 @@ impl Memories<'_> {
         (high <= found.end).then_some(found)
     }
 
+    /// The shared memory that has `address`: of this block or, if the access can reach it, of
+    /// another block of the cluster.
+    fn shared_memory(&self, access: &Access, address: u64) -> Result<Span, FaultKind> {
+        let rank = rank_of(address);
+        match self.cluster.get(rank as usize) {
+            Some(found) if access.reaches_cluster => found.ok_or_else(|| {
+                FaultKind::AsyncProxy(Box::new(ProxyMisuse::ClusterBlockEnded { rank }))
+            }),
+            _ => Ok(self.shared),
+        }
+    }
+
     /// The host address of an access of a lane, if it is in bounds.
     pub(super) fn resolve(
         &self,
@@ -142,7 +159,10 @@ impl Memories<'_> {
             unsafe { self.local.add(lane * self.local_bytes as usize) }
         };
         let (base, end, host) = match space {
-            Space::Shared => (self.shared.base, self.shared.end, self.shared.host),
+            Space::Shared => {
+                let span = self.shared_memory(access, offset)?;
+                (span.base, span.end, span.host)
+            }
             Space::Local => (0, u64::from(self.local_bytes), local()),
             // Decoding has checked that parameters are only read.
             Space::Param => (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut()),

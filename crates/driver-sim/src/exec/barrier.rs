@@ -2,7 +2,7 @@
 
 use super::interpreter::Contributions;
 use super::program::LANES;
-use super::races::Races;
+use super::races::{Barrier, BlockRaces};
 
 /// The number of barriers of a block.
 pub(super) const BARRIERS: u32 = 16;
@@ -183,7 +183,7 @@ impl Barriers {
     /// Releases the warps of complete barriers. Returns whether any barrier was complete.
     pub(super) fn release(
         &mut self,
-        mut races: Option<&mut Races<'_>>,
+        races: Option<&BlockRaces<'_>>,
         contributions: &mut Contributions,
     ) -> bool {
         let mut released = false;
@@ -194,13 +194,13 @@ impl Barriers {
             for (warp, state) in self.states.iter_mut().enumerate() {
                 if state.waits_at(id) {
                     *state = State::Ready;
-                    if let Some(races) = &mut races {
-                        races.release(id, warp);
+                    if let Some(races) = races {
+                        races.release(Barrier::Block(id), warp);
                     }
                 }
             }
-            if let Some(races) = &mut races {
-                races.open(id);
+            if let Some(races) = races {
+                races.open(Barrier::Block(id));
             }
         }
         released

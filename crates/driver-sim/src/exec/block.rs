@@ -8,7 +8,6 @@ mod special;
 mod stall;
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
 
 use super::access::Memories;
 use super::barrier::{BARRIERS, Barriers};
@@ -17,7 +16,7 @@ use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
 use super::program::{CLUSTER_BARRIER, GRID_BARRIER, GRID_HANDLE, LANES, Preset, Program};
-use super::races::{AccessHistory, Races};
+use super::races::{self, BlockRaces};
 use super::registers::{Lanes, Offset, RegisterFile};
 use super::undefined::{ProxyMisuse, Undefined};
 use super::unfenced::Unfenced;
@@ -65,8 +64,8 @@ fn lines(bytes: usize) -> Vec<Line> {
     vec![Line { _bytes: [0; 128] }; bytes.div_ceil(128)]
 }
 
-/// Global memory, the parameters, and the access history if races are detected.
-pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8], Option<&'a Arc<Mutex<AccessHistory>>>);
+/// Global memory and the parameters.
+pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8]);
 
 /// Runs blocks of one launch, one after another.
 pub(super) struct BlockRunner<'a> {
@@ -91,12 +90,14 @@ pub(super) struct BlockRunner<'a> {
 }
 
 impl<'a> BlockRunner<'a> {
-    /// Creates a runner for blocks of `launch` with index `rank` in their clusters. The parameters
-    /// must have the length that the program declares.
+    /// Creates a runner for blocks of `launch` with index `rank` in their clusters, and with a race
+    /// detector if races are detected. The parameters must have the length that the program
+    /// declares.
     pub(super) fn new(
         program: &'a Program,
         (launch, rank): (&'a Launch<'a>, u32),
-        (global, parameters, seen): Surroundings<'a>,
+        (global, parameters): Surroundings<'a>,
+        races: Option<BlockRaces<'a>>,
         interpreter: Interpreter,
     ) -> Self {
         let threads = launch.block.iter().product::<u32>() as usize;
@@ -111,10 +112,11 @@ impl<'a> BlockRunner<'a> {
                 end: shared_base(rank) + shared_bytes,
                 host: std::ptr::null_mut(),
             },
+            cluster: Vec::new(),
             local: std::ptr::null_mut(),
             local_bytes: program.all_local_bytes(),
             parameters,
-            races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
+            races,
             warp: 0,
             pc: 0,
             unfenced: (!program.warpgroups.is_empty() || !program.bulk.is_empty())
@@ -168,9 +170,6 @@ impl<'a> BlockRunner<'a> {
         self.machine.contributions = Contributions::default();
         self.machine.memories.unfenced.iter_mut().for_each(Unfenced::clear);
         (self.round, self.ctaid) = (order, block);
-        if let Some(races) = &mut self.machine.memories.races {
-            races.start(block, self.warps.len());
-        }
         self.barriers.start(self.warps.len());
         (self.seen_version, self.given_up) = (0, 0);
         let program = self.machine.program;
@@ -221,7 +220,7 @@ impl<'a> BlockRunner<'a> {
                     }
                 }
             }
-            let races = self.machine.memories.races.as_deref_mut();
+            let races = self.machine.memories.races.as_ref();
             let contributions = &mut self.machine.contributions;
             let mut released = self.barriers.release(races, contributions);
             released |= self.is_alone() && self.release_cluster();
@@ -276,8 +275,8 @@ impl<'a> BlockRunner<'a> {
                     let kind = FaultKind::Undefined(Undefined::Barrier);
                     return Err(self.fault_before(kind, index));
                 }
-                if let Some(races) = &mut self.machine.memories.races {
-                    races.arrive(id, index);
+                if let Some(races) = &self.machine.memories.races {
+                    races.arrive(races::Barrier::Block(id), index);
                 }
                 if arrives {
                     self.barriers.arrive(id);

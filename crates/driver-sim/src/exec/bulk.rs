@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use self::addition::can_add;
 use self::cluster::{ClusterPosition, Effect};
-pub(super) use self::cluster::{Message, shared_base};
+pub(super) use self::cluster::{Message, rank_of, shared_base};
 use self::copies::{Copies, Issuer};
 use self::extent::Extent;
 use self::host::{box_of, first_of};
@@ -120,7 +120,7 @@ impl AsyncProxy {
         let landed = self.copies.land(memories, self.seed >> 8).map_err(|kind| (kind, thread))?;
         let Some(landed) = landed else { return Ok(false) };
         let thread = (landed.issuer.warp * LANES) as u32 + landed.issuer.lane;
-        if let Some(races) = &mut memories.races
+        if let Some(races) = &memories.races
             && !landed.issuer.is_peer
         {
             races.release_at(landed.mbarrier, landed.issuer.warp);
@@ -200,13 +200,13 @@ impl AsyncProxy {
                 let rank = self.position.block_of(address)?;
                 let (count, bytes) = (input(1) as u32, input(2) as u32);
                 let arrival = Arrival { count, bytes, completes };
+                if let Some(races) = &memories.races {
+                    races.release_at(address, warp);
+                }
                 if rank != self.position.rank {
                     let effect = Effect::Arrive { address, arrival };
                     self.messages.push(Message { rank, issuer, effect });
                     return Ok(());
-                }
-                if let Some(races) = &mut memories.races {
-                    races.release_at(address, warp);
                 }
                 let phase = self.barriers.arrive(memories, address, arrival)?;
                 // SAFETY: by the contract.
@@ -262,6 +262,11 @@ impl AsyncProxy {
                 let mapped = self.position.map(input(0), input(1) as u32)?;
                 // SAFETY: by the contract.
                 unsafe { instruction.put(file, lane, mapped) };
+            }
+            Kind::RankOfAddress => {
+                let rank = self.position.block_of(shared(0)?)?;
+                // SAFETY: by the contract.
+                unsafe { instruction.put(file, lane, u64::from(rank)) };
             }
             Kind::Fence | Kind::Wait { .. } | Kind::Registers { .. } => {}
         }

@@ -1,8 +1,11 @@
 //! Execution of a cluster: its blocks take turns on one host thread.
 //!
-//! Blocks of a cluster synchronize at its barrier and affect each other's shared memory by mbarrier
-//! arrivals and bulk copies. Such effects are messages, delivered at the end of the sender's turn,
-//! before any other block runs.
+//! Blocks of a cluster synchronize at its barrier and access each other's shared memory (distributed
+//! shared memory). Loads, stores and atomics act at once. Arrivals at mbarriers and bulk copies are
+//! messages, delivered at the end of the sender's turn, before any other block runs.
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use super::block::{BlockFault, BlockRunner, GivesUp, Progress, Surroundings, scramble};
 use super::bulk::Message;
@@ -10,9 +13,10 @@ use super::fault::FaultKind;
 use super::grid::{Launch, coordinates};
 use super::interpreter::Interpreter;
 use super::program::Program;
+use super::races::{BlockRaces, Races};
 use super::undefined::ProxyMisuse;
 
-/// The maximum turn of a block in a launch with a seed, in instructions.
+/// The maximum turn of a block, in instructions.
 const MAX_TURN: u64 = 1 << 14;
 
 /// Runs the clusters of one launch, one after another.
@@ -22,6 +26,7 @@ pub(super) struct ClusterRunner<'a> {
     blocks: Vec<BlockRunner<'a>>,
     /// Whether each block has ended.
     ended: Vec<bool>,
+    races: Option<Rc<RefCell<Races<'a>>>>,
     executed: u64,
     seed: u64,
 }
@@ -32,13 +37,17 @@ impl<'a> ClusterRunner<'a> {
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
-        around: Surroundings<'a>,
+        (around, races): (Surroundings<'a>, Option<Races<'a>>),
         interpreter: Interpreter,
     ) -> Self {
-        let block = |rank| BlockRunner::new(program, (launch, rank), around, interpreter);
+        let races = races.map(|races| Rc::new(RefCell::new(races)));
+        let block = |rank| {
+            let races = races.as_ref().map(|races| BlockRaces::new(races, rank));
+            BlockRunner::new(program, (launch, rank), around, races, interpreter)
+        };
         let blocks: Vec<_> = (0..launch.blocks_per_cluster()).map(block).collect();
         let ended = vec![false; blocks.len()];
-        Self { launch, blocks, ended, executed: 0, seed: 0 }
+        Self { launch, blocks, ended, races, executed: 0, seed: 0 }
     }
 
     /// Begins the cluster with this linear index. `order` varies the order of its warps.
@@ -55,6 +64,19 @@ impl<'a> ClusterRunner<'a> {
         }
         self.ended.fill(false);
         (self.executed, self.seed) = (0, order);
+        self.share_memory();
+        if let Some(races) = &self.races {
+            let warps = self.blocks[0].warps();
+            races.borrow_mut().start(self.blocks.iter().map(BlockRunner::ctaid), warps);
+        }
+    }
+
+    /// Gives each block the shared memory of all blocks that have not ended.
+    fn share_memory(&mut self) {
+        let blocks = self.blocks.iter().zip(&self.ended);
+        let memory: Vec<_> =
+            blocks.map(|(block, ended)| (!ended).then(|| block.shared_memory())).collect();
+        self.blocks.iter_mut().for_each(|block| block.set_cluster_memory(&memory));
     }
 
     /// Resumes the cluster until it ends or has executed about `budget` more instructions.
@@ -80,6 +102,7 @@ impl<'a> ClusterRunner<'a> {
                     Progress::Ended { executed } => {
                         (self.ended[rank], changes) = (true, true);
                         self.executed += executed;
+                        self.share_memory();
                     }
                     Progress::Preempted => changes = true,
                     Progress::Blocked => {}
@@ -109,9 +132,10 @@ impl<'a> ClusterRunner<'a> {
         (turn + (self.seed >> 1) as usize % self.blocks.len()) % self.blocks.len()
     }
 
-    /// The instructions of a turn: as many as possible, or with a seed a random number.
+    /// The instructions of a turn: [`MAX_TURN`], or with a seed a random number up to it.
     fn turn(&self, left: u64) -> u64 {
-        if self.seed == 0 { left } else { left.min(scramble(!self.seed) % MAX_TURN) }
+        let turn = if self.seed == 0 { MAX_TURN } else { scramble(!self.seed) % MAX_TURN };
+        left.min(turn)
     }
 
     /// Delivers the messages of a block. Returns whether there were any.
@@ -159,6 +183,9 @@ impl<'a> ClusterRunner<'a> {
     /// Opens the grid barrier, at which all blocks of the grid wait.
     pub(super) fn open_grid_barrier(&mut self) {
         self.blocks.iter_mut().for_each(BlockRunner::open_grid_barrier);
+        if let Some(races) = &self.races {
+            races.borrow_mut().open_grid_barrier();
+        }
     }
 
     /// Creates the fault of a deadlock, reported for the first block that has not ended.

@@ -187,6 +187,7 @@ impl<'a> Decoder<'a> {
             O::Mbarrier => self.mbarrier(instruction),
             O::Setmaxnreg => self.set_registers(instruction),
             O::Mapa => self.map_address(instruction),
+            O::Getctarank => self.rank_of_address(instruction),
             O::Wgmma => self.warpgroup(instruction),
             O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
             _ if instruction.ty().is_some_and(half::is_half) => self.half(instruction),

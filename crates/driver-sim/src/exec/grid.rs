@@ -16,7 +16,7 @@ use super::conditional::ConditionalValues;
 use super::fault::{Fault, FaultKind};
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
-use super::races::AccessHistory;
+use super::races::{AccessHistory, Races};
 use super::site::site_of;
 use crate::memory::Memory;
 
@@ -137,7 +137,8 @@ pub(super) fn launch_with(
         program,
         launch,
         order: Order::new(clusters, launch.seed),
-        around: (&snapshot, &parameters, seen.as_ref()),
+        around: (&snapshot, &parameters),
+        seen,
         interpreter,
         next: AtomicU64::new(0),
         executed: AtomicU64::new(0),
@@ -189,6 +190,8 @@ struct Grid<'a> {
     launch: &'a Launch<'a>,
     order: Order,
     around: Surroundings<'a>,
+    /// The accesses to global memory, if races are detected.
+    seen: Option<Arc<Mutex<AccessHistory>>>,
     interpreter: Interpreter,
     /// The position of the next cluster that no thread has claimed.
     next: AtomicU64,
@@ -302,7 +305,9 @@ impl Grid<'_> {
     }
 
     fn runner(&self) -> ClusterRunner<'_> {
-        ClusterRunner::new(self.program, self.launch, self.around, self.interpreter)
+        let seen = self.seen.clone();
+        let races = seen.map(|seen| Races::new(self.program, self.launch, seen));
+        ClusterRunner::new(self.program, self.launch, (self.around, races), self.interpreter)
     }
 
     /// Claims the position of the next block.

@@ -3,6 +3,7 @@
 use retrograph_ptx::ast::Space;
 
 use super::access::locate;
+use super::bulk::rank_of;
 use super::bytes::{BitField, DotProduct, PackedIntegers, PermuteMode};
 use super::bytes::{bit_mask, dp2a, dp4a, packed_integers, permute, sign_extend};
 use super::compare::{FloatClass, HalfComparison, Outcomes};
@@ -90,6 +91,8 @@ pub(super) enum LaneFunction {
     Convert(Conversion),
     /// `isspacep`.
     IsInSpace(Space),
+    /// `isspacep.shared::cta` of an address, and the rank of the block in its cluster.
+    IsInBlock,
 }
 
 impl LaneFunction {
@@ -116,6 +119,10 @@ impl LaneFunction {
             Self::Convert(conversion) => conversion.execute(values),
             // Constant memory is part of global memory here, without its own window.
             Self::IsInSpace(space) => u64::from(locate(None, values[0]).0 == space),
+            Self::IsInBlock => match locate(None, values[0]) {
+                (Space::Shared, address) => u64::from(u64::from(rank_of(address)) == values[1]),
+                _ => 0,
+            },
         }
     }
 }

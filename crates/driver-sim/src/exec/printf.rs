@@ -25,6 +25,7 @@ impl LaneMemory<'_, '_> {
             address: Width::Double,
             offset: 0,
             strong: false,
+            reaches_cluster: false,
         };
         let from = self.memories.resolve(&access, self.lane, address);
         let from = from.map_err(|kind| (kind, self.lane as u32))?;

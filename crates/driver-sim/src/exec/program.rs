@@ -72,6 +72,9 @@ pub(super) struct Access {
     pub(super) offset: i64,
     /// Whether the access is volatile, relaxed or stronger.
     pub(super) strong: bool,
+    /// Whether it can reach the shared memory of other blocks of the cluster: `.shared::cluster`
+    /// and generic addresses.
+    pub(super) reaches_cluster: bool,
 }
 
 /// The operation of an atomic instruction.

@@ -1,18 +1,20 @@
 //! Detection of races between threads: two unordered accesses to the same byte, at least one of
 //! them a write.
 //!
-//! This is the vector-clock algorithm. Every warp has a clock that advances at synchronization, and
-//! a vector of the clocks of other warps up to which all accesses happened before. A barrier joins
-//! the clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are
-//! not ordered either. Atomics and other strong accesses do not race with each other; a thread that
-//! reads a strong write acquires the clocks of the writer. The placement of fences is not checked.
-//! Strong accesses to global memory and the grid barrier order blocks; the cluster barrier does
-//! not.
+//! This is the vector-clock algorithm. Every warp of a cluster has a clock that advances at
+//! synchronization, and a vector of the clocks of other warps up to which all accesses happened
+//! before. A barrier joins the clocks of its warps. `bar.warp.sync` advances the clock of one warp,
+//! because its lanes are not ordered either. Atomics and other strong accesses do not race with
+//! each other; a thread that reads a strong write acquires the clocks of the writer. The placement
+//! of fences is not checked. Strong accesses to global memory and the grid barrier order blocks of
+//! different clusters; between clusters, the blocks of a cluster count as one.
 //!
-//! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
-//! after another. It is off by default.
+//! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs clusters
+//! one after another. It is off by default.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use retrograph_ptx::ast::Space;
@@ -32,20 +34,40 @@ pub(super) use history::{AccessHistory, AccessKind};
 #[derive(Clone, Debug, Default)]
 struct BarrierClock(Vec<u32>);
 
-/// Detects races in a launch whose blocks run one after another.
+/// A barrier of a block, a phase of the cluster barrier, or the grid barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Barrier {
+    Block(u32),
+    Cluster(u64),
+    Grid,
+}
+
+/// Detects races in a launch whose clusters run one after another.
 pub(super) struct Races<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    block: u64,
-    /// The vector clock of each warp, its own clock last.
+    /// The linear index of each block of the cluster, by rank.
+    blocks: Vec<u64>,
+    /// Warps of a block.
+    warps: usize,
+    /// The vector clock of each warp of the cluster, block after block.
     clocks: Vec<Vec<u32>>,
+    /// Accesses to the shared memory of all blocks, whose addresses differ.
     shared: AccessHistory,
     global: Arc<Mutex<AccessHistory>>,
-    /// Blocks whose strong writes the block has read.
+    /// Blocks of other clusters whose strong writes the cluster has read.
     known: HashSet<u64>,
-    arrived: HashMap<u32, BarrierClock>,
+    /// Clocks of the warps that have arrived, by rank for barriers of a block.
+    arrived: HashMap<(usize, Barrier), BarrierClock>,
     /// The joined clocks of the warps that arrived at each mbarrier.
     released: HashMap<u64, Vec<u32>>,
+}
+
+/// The detector of a cluster, as one of its blocks uses it.
+#[derive(Clone)]
+pub(super) struct BlockRaces<'a> {
+    races: Rc<RefCell<Races<'a>>>,
+    rank: usize,
 }
 
 /// One access of one lane.
@@ -71,6 +93,73 @@ fn join(into: &mut [u32], from: &[u32]) {
     }
 }
 
+impl<'a> BlockRaces<'a> {
+    /// The detector for the block with index `rank` in its cluster.
+    pub(super) fn new(races: &Rc<RefCell<Races<'a>>>, rank: u32) -> Self {
+        Self { races: Rc::clone(races), rank: rank as usize }
+    }
+
+    /// Records a barrier of the lanes of a warp.
+    pub(super) fn warp_barrier(&self, warp: usize) {
+        let races = &mut *self.races.borrow_mut();
+        races.advance(races.index(self.rank, warp));
+    }
+
+    /// Records the arrival of a warp at a barrier.
+    pub(super) fn arrive(&self, barrier: Barrier, warp: usize) {
+        let races = &mut *self.races.borrow_mut();
+        let warp = races.index(self.rank, warp);
+        races.advance(warp);
+        let arrived = &mut races.arrived.entry(self.key(barrier)).or_default().0;
+        arrived.resize(races.clocks.len(), 0);
+        join(arrived, &races.clocks[warp]);
+    }
+
+    /// Records that a barrier releases a warp.
+    pub(super) fn release(&self, barrier: Barrier, warp: usize) {
+        let races = &mut *self.races.borrow_mut();
+        let warp = races.index(self.rank, warp);
+        if let Some(BarrierClock(clocks)) = races.arrived.get(&self.key(barrier)) {
+            join(&mut races.clocks[warp], clocks);
+        }
+    }
+
+    /// Records that a barrier has released all waiting warps.
+    pub(super) fn open(&self, barrier: Barrier) {
+        self.races.borrow_mut().arrived.remove(&self.key(barrier));
+    }
+
+    fn key(&self, barrier: Barrier) -> (usize, Barrier) {
+        let of_block = matches!(barrier, Barrier::Block(_));
+        (if of_block { self.rank } else { 0 }, barrier)
+    }
+
+    /// Records that a warp arrives at the mbarrier at `address`, or that a copy of the warp
+    /// completes there.
+    pub(super) fn release_at(&self, address: u64, warp: usize) {
+        let races = &mut *self.races.borrow_mut();
+        let warp = races.index(self.rank, warp);
+        races.advance(warp);
+        let released = races.released.entry(address).or_default();
+        released.resize(races.clocks.len(), 0);
+        join(released, &races.clocks[warp]);
+    }
+
+    /// Records that a warp has observed the completion of a phase of the mbarrier at `address`.
+    pub(super) fn acquire_at(&self, address: u64, warp: usize) {
+        let races = &mut *self.races.borrow_mut();
+        let warp = races.index(self.rank, warp);
+        if let Some(clocks) = races.released.get(&address) {
+            join(&mut races.clocks[warp], clocks);
+        }
+    }
+
+    /// Records an access and reports a race.
+    pub(super) fn record(&self, access: &LaneAccess, kind: AccessKind) -> Result<(), FaultKind> {
+        self.races.borrow_mut().record(self.rank, access, kind)
+    }
+}
+
 impl<'a> Races<'a> {
     /// Creates a detector without recorded accesses.
     pub(super) fn new(
@@ -81,7 +170,8 @@ impl<'a> Races<'a> {
         Self {
             program,
             launch,
-            block: 0,
+            blocks: Vec::new(),
+            warps: 0,
             clocks: Vec::new(),
             shared: AccessHistory::default(),
             global,
@@ -91,82 +181,54 @@ impl<'a> Races<'a> {
         }
     }
 
-    /// Begins a block.
-    pub(super) fn start(&mut self, [x, y, z]: [u32; 3], warps: usize) {
+    /// Begins a cluster of `blocks`, which have `warps` warps each.
+    pub(super) fn start(&mut self, blocks: impl Iterator<Item = [u32; 3]>, warps: usize) {
         let [nx, ny, _] = self.launch.grid.map(u64::from);
-        self.block = u64::from(x) + nx * (u64::from(y) + ny * u64::from(z));
-        self.clocks = vec![vec![0; warps]; warps];
+        let index = |[x, y, z]: [u64; 3]| x + nx * (y + ny * z);
+        self.blocks = blocks.map(|block| index(block.map(u64::from))).collect();
+        let count = self.blocks.len() * warps;
+        (self.warps, self.clocks) = (warps, vec![vec![0; count]; count]);
         self.shared = AccessHistory::default();
         self.known.clear();
         self.arrived.clear();
         self.released.clear();
     }
 
-    /// Records a barrier of the lanes of a warp.
-    pub(super) fn warp_barrier(&mut self, warp: usize) {
+    /// The index of a warp in the cluster.
+    fn index(&self, rank: usize, warp: usize) -> usize {
+        rank * self.warps + warp
+    }
+
+    /// Advances the clock of a warp.
+    fn advance(&mut self, warp: usize) {
         self.clocks[warp][warp] += 1;
     }
 
-    /// Records the arrival of a warp at a barrier.
-    pub(super) fn arrive(&mut self, id: u32, warp: usize) {
-        self.clocks[warp][warp] += 1;
-        let arrived = &mut self.arrived.entry(id).or_default().0;
-        arrived.resize(self.clocks.len(), 0);
-        join(arrived, &self.clocks[warp]);
-    }
-
-    /// Records that a barrier releases a warp.
-    pub(super) fn release(&mut self, id: u32, warp: usize) {
-        if let Some(BarrierClock(clocks)) = self.arrived.get(&id) {
-            join(&mut self.clocks[warp], clocks);
-        }
-    }
-
-    /// Records that a barrier has released all waiting warps.
-    pub(super) fn open(&mut self, id: u32) {
-        self.arrived.remove(&id);
-    }
-
-    /// Records a grid barrier: earlier accesses do not race with later ones.
-    pub(super) fn forget_blocks(&mut self) {
+    /// Records that the grid barrier opens: earlier accesses do not race with later ones.
+    pub(super) fn open_grid_barrier(&mut self) {
+        self.arrived.remove(&(0, Barrier::Grid));
         self.known.clear();
         let mut seen = self.global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         *seen = AccessHistory::default();
     }
 
-    /// Records that a warp arrives at the mbarrier at `address`, or that a copy of the warp
-    /// completes there.
-    pub(super) fn release_at(&mut self, address: u64, warp: usize) {
-        self.clocks[warp][warp] += 1;
-        let released = self.released.entry(address).or_default();
-        released.resize(self.clocks.len(), 0);
-        join(released, &self.clocks[warp]);
-    }
-
-    /// Records that a warp has observed the completion of a phase of the mbarrier at `address`.
-    pub(super) fn acquire_at(&mut self, address: u64, warp: usize) {
-        if let Some(clocks) = self.released.get(&address) {
-            join(&mut self.clocks[warp], clocks);
-        }
-    }
-
-    /// Records an access and reports a race.
-    pub(super) fn record(
+    fn record(
         &mut self,
+        rank: usize,
         access: &LaneAccess,
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
         let found = match access.space {
             Space::Shared => {
                 let mut seen = std::mem::take(&mut self.shared);
-                let found = self.record_in(&mut seen, access, kind);
+                let found = self.record_in(&mut seen, (rank, access), kind);
                 self.shared = seen;
                 found
             }
             Space::Global => {
                 let global = Arc::clone(&self.global);
                 let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                self.record_in(&mut seen, access, kind)
+                self.record_in(&mut seen, (rank, access), kind)
             }
             _ => return Ok(()),
         };
@@ -180,18 +242,19 @@ impl<'a> Races<'a> {
     fn record_in(
         &mut self,
         seen: &mut AccessHistory,
-        access: &LaneAccess,
+        (rank, access): (usize, &LaneAccess),
         kind: AccessKind,
     ) -> Option<(u64, AccessStamp, RacingAccess)> {
         let (first, count) = access.bytes;
         let strong = access.strong || kind == AccessKind::Atomic;
+        let warp = self.index(rank, access.warp);
         if strong && !matches!(kind, AccessKind::Write { .. }) {
-            self.acquire(seen, first, access.warp);
+            self.acquire(seen, first, warp);
         }
         let stamp = AccessStamp {
-            block: self.block,
+            block: self.blocks[rank],
             thread: (access.warp * LANES + access.lane) as u32,
-            clock: self.clocks[access.warp][access.warp],
+            clock: self.clocks[warp][warp],
             pc: access.pc,
             strong,
         };
@@ -203,7 +266,7 @@ impl<'a> Races<'a> {
             cell.note(kind, stamp);
         }
         if strong && kind != AccessKind::Read {
-            self.publish(seen, first, access.warp);
+            self.publish(seen, first, warp);
         }
         None
     }
@@ -213,32 +276,36 @@ impl<'a> Races<'a> {
         if other.is_by_same_thread(stamp) || other.strong && stamp.strong {
             return false;
         }
-        if other.block != stamp.block {
+        let (Some(mine), Some(theirs)) = (self.warp_of(stamp), self.warp_of(other)) else {
             return !self.known.contains(&other.block);
-        }
-        let (mine, theirs) = (stamp.thread as usize / LANES, other.thread as usize / LANES);
+        };
         other.clock >= self.clocks[mine][theirs]
+    }
+
+    /// The index of the warp in the cluster; `None` for a warp of another cluster.
+    fn warp_of(&self, stamp: &AccessStamp) -> Option<usize> {
+        let rank = self.blocks.iter().position(|&block| block == stamp.block)?;
+        Some(self.index(rank, stamp.thread as usize / LANES))
     }
 
     fn acquire(&mut self, seen: &AccessHistory, address: u64, warp: usize) {
         let Some(release) = seen.releases.get(&address) else { return };
-        if release.block == self.block {
+        if self.blocks.contains(&release.block) {
             join(&mut self.clocks[warp], &release.clocks);
         }
         self.known.extend(&release.blocks);
     }
 
     fn publish(&mut self, seen: &mut AccessHistory, address: u64, warp: usize) {
-        let count = self.clocks.len();
-        self.clocks[warp][warp] += 1;
+        self.advance(warp);
         let release = seen.releases.entry(address).or_default();
-        if release.block != self.block {
+        if !self.blocks.contains(&release.block) {
             release.clocks.clear();
         }
-        release.block = self.block;
-        release.clocks.resize(count, 0);
+        release.block = self.blocks[0];
+        release.clocks.resize(self.clocks.len(), 0);
         join(&mut release.clocks, &self.clocks[warp]);
-        release.blocks.insert(self.block);
+        release.blocks.extend(&self.blocks);
         release.blocks.extend(&self.known);
     }
 

@@ -6,6 +6,7 @@ mod bits;
 mod bulk;
 mod bulk_products;
 mod calls;
+mod clusters;
 mod compiled;
 mod control;
 mod conversions;

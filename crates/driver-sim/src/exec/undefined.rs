@@ -280,7 +280,7 @@ pub enum ProxyMisuse {
         /// Blocks of the cluster.
         blocks: u32,
     },
-    /// An arrival or a copy to a block of the cluster that has ended.
+    /// An access, an arrival or a copy to a block of the cluster that has ended.
     #[error(
         "block {rank} of the cluster has ended; blocks that others reach must wait for them at \
          the barrier of the cluster"

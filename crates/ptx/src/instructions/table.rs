@@ -233,6 +233,8 @@ instructions! {
     Setmaxnreg = "setmaxnreg" => control::SETMAXNREG,
     /// The address of a shared variable in another block of the cluster.
     Mapa = "mapa" => memory::MAPA,
+    /// The rank of the block of the cluster whose shared memory has an address.
+    Getctarank = "getctarank" => memory::GETCTARANK,
     /// Asynchronous copies between global and shared memory, commit and wait.
     Cp = "cp" => tensor::CP,
     /// Loads 8 × 8 matrices from shared memory, by all lanes of a warp together.

@@ -15,7 +15,6 @@ const MISSING: &[&str] = &[
     "clusterlaunchcontrol",
     "createpolicy",
     "discard",
-    "getctarank",
     "istypep",
     "multimem",
     "pmevent",

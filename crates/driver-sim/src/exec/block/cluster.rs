@@ -1,17 +1,12 @@
 //! Interaction of a block with its cluster and its grid.
 
 use super::{BlockFault, BlockRunner};
-use crate::exec::barrier::{BARRIERS, Barriers};
+use crate::exec::barrier::Barriers;
 use crate::exec::bulk::Message;
 use crate::exec::fault::FaultKind;
-use crate::exec::program::GRID_BARRIER;
+use crate::exec::races::Barrier;
 use crate::exec::undefined::Undefined;
-
-/// The number of a phase of the cluster barrier in the race detector. The grid barrier has its own
-/// number.
-fn races_id(phase: u64) -> u32 {
-    BARRIERS.saturating_add(u32::try_from(phase).unwrap_or(u32::MAX))
-}
+use crate::memory::Span;
 
 impl BlockRunner<'_> {
     /// The block, `%ctaid`.
@@ -26,6 +21,23 @@ impl BlockRunner<'_> {
 
     pub(in crate::exec) fn barriers(&self) -> &Barriers {
         &self.barriers
+    }
+
+    /// Warps of the block.
+    pub(in crate::exec) fn warps(&self) -> usize {
+        self.warps.len()
+    }
+
+    /// The shared memory of the block, once it has begun.
+    pub(in crate::exec) fn shared_memory(&self) -> Span {
+        self.machine.memories.shared
+    }
+
+    /// Sets the shared memory of all blocks of the cluster, by rank; `None` for a block that has
+    /// ended.
+    pub(in crate::exec) fn set_cluster_memory(&mut self, blocks: &[Option<Span>]) {
+        self.machine.memories.cluster.clear();
+        self.machine.memories.cluster.extend_from_slice(blocks);
     }
 
     /// Whether the block is the only one of its cluster.
@@ -60,10 +72,10 @@ impl BlockRunner<'_> {
         let Some((phase, continues)) = phase else {
             return Err(self.fault_before(FaultKind::Undefined(Undefined::ClusterBarrier), warp));
         };
-        if let Some(races) = &mut self.machine.memories.races {
+        if let Some(races) = &self.machine.memories.races {
             match arrives {
-                true => races.arrive(races_id(phase), warp),
-                false if continues => races.release(races_id(phase), warp),
+                true => races.arrive(Barrier::Cluster(phase), warp),
+                false if continues => races.release(Barrier::Cluster(phase), warp),
                 false => {}
             }
         }
@@ -82,26 +94,24 @@ impl BlockRunner<'_> {
     /// Opens the cluster barrier, at which all warps of the cluster have arrived.
     pub(in crate::exec) fn open_cluster_barrier(&mut self) {
         let (phase, released) = self.barriers.open_cluster();
-        if let Some(races) = &mut self.machine.memories.races {
-            released.into_iter().for_each(|warp| races.release(races_id(phase), warp));
+        if let Some(races) = &self.machine.memories.races {
+            released.into_iter().for_each(|warp| races.release(Barrier::Cluster(phase), warp));
         }
     }
 
     /// Makes a warp wait at the grid barrier.
     pub(super) fn wait_for_grid(&mut self, warp: usize) {
         self.barriers.wait_grid(warp);
-        if let Some(races) = &mut self.machine.memories.races {
-            races.arrive(GRID_BARRIER, warp);
+        if let Some(races) = &self.machine.memories.races {
+            races.arrive(Barrier::Grid, warp);
         }
     }
 
     /// Opens the grid barrier, at which all warps of the grid have arrived.
     pub(in crate::exec) fn open_grid_barrier(&mut self) {
         let released = self.barriers.open_grid();
-        if let Some(races) = &mut self.machine.memories.races {
-            released.into_iter().for_each(|warp| races.release(GRID_BARRIER, warp));
-            races.open(GRID_BARRIER);
-            races.forget_blocks();
+        if let Some(races) = &self.machine.memories.races {
+            released.into_iter().for_each(|warp| races.release(Barrier::Grid, warp));
         }
     }
 }

@@ -19,6 +19,11 @@ pub(in crate::exec) fn shared_base(rank: u32) -> u64 {
     u64::from(rank) << ADDRESS_BITS
 }
 
+/// The rank of the block in whose shared memory `address` is.
+pub(in crate::exec) fn rank_of(address: u64) -> u32 {
+    (address >> ADDRESS_BITS) as u32
+}
+
 /// The address in block `rank` with the same offset as `address` in its block.
 fn in_block(rank: u32, address: u64) -> u64 {
     shared_base(rank) + (address & ((1 << ADDRESS_BITS) - 1))
@@ -54,7 +59,7 @@ impl ClusterPosition {
 
     /// The block of an address.
     pub(super) fn block_of(self, address: u64) -> Result<u32, FaultKind> {
-        let rank = (address >> ADDRESS_BITS) as u32;
+        let rank = rank_of(address);
         self.check(rank)?;
         Ok(rank)
     }

@@ -92,6 +92,7 @@ pub(super) fn box_of(
         address: Width::Double,
         offset: 0,
         strong: false,
+        reaches_cluster: false,
     };
     let mut raw = [0; TENSOR_MAP_BYTES];
     for half in 0..2 {

@@ -72,6 +72,8 @@ pub(in crate::exec) enum Kind {
     },
     /// `mapa`: address, block.
     MapAddress,
+    /// `getctarank`: address.
+    RankOfAddress,
 }
 
 /// An input operand: a value, or an address plus an offset.
@@ -89,7 +91,7 @@ pub(in crate::exec) struct Input {
 pub(in crate::exec) struct BulkInstruction {
     pub(in crate::exec) kind: Kind,
     pub(in crate::exec) inputs: Vec<Input>,
-    /// The destination: the state of an arrival, the result of a wait, or an address.
+    /// The destination: the state of an arrival, the result of a wait, an address, or a rank.
     pub(in crate::exec) output: Option<(Offset, Width)>,
 }
 

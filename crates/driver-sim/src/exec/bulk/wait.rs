@@ -43,7 +43,7 @@ impl AsyncProxy {
             };
             if is_complete {
                 complete |= 1 << lane;
-                if let Some(races) = &mut memories.races {
+                if let Some(races) = &memories.races {
                     races.acquire_at(address, memories.warp);
                 }
             } else if missing.is_empty() {

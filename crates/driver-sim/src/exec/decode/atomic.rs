@@ -4,7 +4,7 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Spac
 
 use super::arithmetic::for_type;
 use super::half::{is_bf16, is_half, is_packed};
-use super::memory::{HINTS, SPACES};
+use super::memory::{HINTS, SPACES, reaches_cluster};
 use super::{Decoder, Reason, only, type_of};
 use crate::exec::half::{HalfInstruction, HalfOperation};
 use crate::exec::lane_function::LaneFunction;
@@ -82,7 +82,9 @@ impl Decoder<'_> {
             let to = self.write(&part(to, index), ty)?;
             let (b, c) = (self.read(&part(b, index), ty)?, self.read(&part(c, index), ty)?);
             let offset = access.offset + index as i64 * i64::from(ty.size());
-            let access = Access { bytes: ty.size(), value: self.width(to), offset, ..access };
+            let (bytes, value) = (ty.size(), self.width(to));
+            let reaches_cluster = reaches_cluster(instruction);
+            let access = Access { bytes, value, offset, reaches_cluster, ..access };
             self.atomics.push(Atomic { access, operation });
             let atomic = self.atomics.len() as u32 - 1;
             self.emit(Memory::Atomic { d: to, address, b, c, atomic });

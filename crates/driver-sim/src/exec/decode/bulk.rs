@@ -1,4 +1,4 @@
-//! Decoding of mbarriers, bulk copies, `setmaxnreg` and `mapa`.
+//! Decoding of mbarriers, bulk copies, `setmaxnreg`, `mapa` and `getctarank`.
 
 use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Space, Type};
 
@@ -182,6 +182,17 @@ impl Decoder<'_> {
         let inputs = [self.value(from, ty)?, self.value(rank, Type::U32)?];
         let output = self.output(to, ty)?;
         self.emit_bulk(Kind::MapAddress, &inputs, output);
+        Ok(())
+    }
+
+    /// `getctarank`.
+    pub(super) fn rank_of_address(&mut self, instruction: &Instruction) -> Result<(), Reason> {
+        let ty = super::type_of(instruction)?;
+        let [to, address] = operands::<2>(instruction)?;
+        let (register, input) = self.value(address, ty)?;
+        let inputs = [(register, Input { space: instruction.space(), ..input })];
+        let output = self.output(to, Type::U32)?;
+        self.emit_bulk(Kind::RankOfAddress, &inputs, output);
         Ok(())
     }
 

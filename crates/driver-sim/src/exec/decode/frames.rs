@@ -347,6 +347,7 @@ impl<'a> Decoder<'a> {
             count: 1,
             signed: ty.is_signed(),
             strong: false,
+            reaches_cluster: false,
             value: self.width(value),
             address: Width::Double,
             offset,

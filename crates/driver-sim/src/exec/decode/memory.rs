@@ -3,7 +3,8 @@
 mod operation;
 
 use retrograph_ptx::ast::{
-    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, Space, Symbol, Type,
+    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, Space, Special, Symbol,
+    Type,
 };
 
 use self::operation::{any_load, any_store, word_load, word_store};
@@ -61,6 +62,11 @@ pub(super) const SPACES: &[M] = &[
     M::Const,
 ];
 
+/// Whether an access can reach the shared memory of other blocks of the cluster.
+pub(super) fn reaches_cluster(instruction: &Instruction) -> bool {
+    instruction.space().is_none() || instruction.modifiers.has(M::SharedCluster)
+}
+
 impl Decoder<'_> {
     /// `ld`, `ldu` and `st`.
     pub(super) fn access(&mut self, instruction: &Instruction) -> Result<(), Reason> {
@@ -95,7 +101,9 @@ impl Decoder<'_> {
             self.communicates = true;
         }
         let (address, access) = self.address(memory, space)?;
-        let access = Access { bytes: ty.size(), signed: ty.is_signed(), strong, ..access };
+        let reaches_cluster = reaches_cluster(instruction);
+        let signed = ty.is_signed();
+        let access = Access { bytes: ty.size(), signed, strong, reaches_cluster, ..access };
         // Eight values are two accesses of four.
         for (part, registers) in registers.chunks(4).enumerate() {
             let offset = access.offset + part as i64 * 4 * i64::from(ty.size());
@@ -128,7 +136,12 @@ impl Decoder<'_> {
         let to = self.write(to, Type::Pred)?;
         let address = self.read(address, Type::U64)?;
         let space = instruction.space().ok_or_else(|| "a test without a space".to_owned())?;
-        self.emit_lanes(LaneFunction::IsInSpace(space), to, &[address]);
+        if space == Space::Shared && !instruction.modifiers.has(M::SharedCluster) {
+            let rank = self.read(&Operand::Special(Special::ClusterCtarank), Type::U32)?;
+            self.emit_lanes(LaneFunction::IsInBlock, to, &[address, rank]);
+        } else {
+            self.emit_lanes(LaneFunction::IsInSpace(space), to, &[address]);
+        }
         Ok(())
     }
 
@@ -255,6 +268,7 @@ impl Decoder<'_> {
                 address,
                 offset,
                 strong: false,
+                reaches_cluster: false,
             },
         ))
     }

@@ -112,7 +112,7 @@ impl WarpWide<Offset> {
             let all_if = |condition: bool| if condition { mask } else { 0 };
             match *self {
                 Self::Barrier { .. } => {
-                    if let Some(races) = &mut machine.memories.races {
+                    if let Some(races) = &machine.memories.races {
                         races.warp_barrier(machine.memories.warp);
                     }
                 }

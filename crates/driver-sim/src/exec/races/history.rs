@@ -91,7 +91,7 @@ impl AccessHistory {
 /// The writer's clocks, which a thread acquires by reading a strong write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
-    /// The block whose clocks these are.
+    /// A block of the cluster whose clocks these are.
     pub(super) block: u64,
     pub(super) clocks: Vec<u32>,
     pub(super) blocks: HashSet<u64>,

@@ -29,6 +29,7 @@ const ACCESS: Access = Access {
     address: Width::Word,
     offset: 0,
     strong: false,
+    reaches_cluster: false,
 };
 
 /// A matrix in shared memory.

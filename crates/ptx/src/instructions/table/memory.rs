@@ -91,6 +91,10 @@ forms! {
         Form::new(&[maybe(&[Modifier::SharedCluster])], &[&[Type::U32, Type::U64]],
             &[D, Shape::AddressValue, U]).since(ISA_7_8, 90),
     ]
+    GETCTARANK [
+        Form::new(&[maybe(&[Modifier::SharedCluster])], &[&[Type::U32, Type::U64]],
+            &[D32, Shape::AddressValue]).since(ISA_7_8, 90),
+    ]
     PREFETCHU [
         Form::new(&[one(&[Modifier::L1])], &[], &[Shape::Memory]),
     ]
