@@ -14,6 +14,8 @@ const SEEN: ModifierChoice = maybe(ATOMIC_SPACES);
 const LOAD_BY_POLICY: &[Shape] = &[Shape::Loaded, Shape::Memory, POLICY];
 const STORE_BY_POLICY: &[Shape] = &[Shape::Memory, Shape::Stored, POLICY];
 const B128: &[Type] = &[Type::B128];
+/// Types of addresses in a cluster. The manual names the unsigned ones; `ptxas` takes both.
+const ADDRESS_TYPES: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::S64];
 /// The space of a tensor map; generic if absent.
 const PREFETCHED: ModifierChoice = maybe(&[Modifier::Param, Modifier::Const]);
 const PARAM: ModifierChoice = one(&[Modifier::Param, Modifier::ParamEntry]);
@@ -88,11 +90,11 @@ forms! {
             &[Shape::Memory]).since(ISA_7_4, 80),
     ]
     MAPA [
-        Form::new(&[maybe(&[Modifier::SharedCluster])], &[&[Type::U32, Type::U64]],
+        Form::new(&[maybe(&[Modifier::SharedCluster])], &[ADDRESS_TYPES],
             &[D, Shape::AddressValue, U]).since(ISA_7_8, 90),
     ]
     GETCTARANK [
-        Form::new(&[maybe(&[Modifier::SharedCluster])], &[&[Type::U32, Type::U64]],
+        Form::new(&[maybe(&[Modifier::SharedCluster])], &[ADDRESS_TYPES],
             &[D32, Shape::AddressValue]).since(ISA_7_8, 90),
     ]
     PREFETCHU [
