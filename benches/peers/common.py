@@ -152,8 +152,8 @@ def summary(times):
     """Returns median, minimum, maximum and number of times in milliseconds."""
     return {
         "ms_median": statistics.median(times),
-        "ms_least": min(times),
-        "ms_most": max(times),
+        "ms_min": min(times),
+        "ms_max": max(times),
         "samples": len(times),
     }
 

@@ -2,14 +2,14 @@
 
 use retrograph_finetune::{Device, Error, ModelDirectory, Plan, TrainingConfig};
 
-use crate::args::{FinetuneArguments, longest_default};
+use crate::args::{FinetuneArguments, default_seq};
 use crate::error::CliError;
 use crate::screen::fact;
 
 /// The shortest default.
 const MIN_SEQ: usize = 64;
 
-/// Returns the [`longest_default`] of `base`, halved until the run of `config` fits in the free
+/// Returns the [`default_seq`] of `base`, halved until the run of `config` fits in the free
 /// memory of `device`.
 ///
 /// Returns the shortest length even if it does not fit: starting the run then fails and reports
@@ -20,7 +20,7 @@ pub(crate) fn fitting(
     (base, config): (&ModelDirectory, &TrainingConfig),
 ) -> Result<usize, CliError> {
     let (free, _) = device.context.memory().map_err(Error::from)?;
-    let mut seq = longest_default(base);
+    let mut seq = default_seq(base);
     while seq / 2 >= MIN_SEQ && need(arguments, &TrainingConfig { seq, ..*config })? > free {
         seq /= 2;
     }

@@ -75,9 +75,9 @@ pub struct Measurement {
     /// Median device time of a step between events, with a wait after each, in milliseconds.
     pub step_ms_median: f32,
     /// Minimum of these times.
-    pub step_ms_least: f32,
+    pub step_ms_min: f32,
     /// Maximum of these times.
-    pub step_ms_most: f32,
+    pub step_ms_max: f32,
     /// Median host time to enqueue a step, in milliseconds.
     pub submit_ms_median: f32,
     /// Host time per step without waits between steps, in milliseconds.
@@ -261,8 +261,8 @@ fn measurement(
         instantiate_ms: milliseconds(report.instantiate_time),
         upload_ms: milliseconds(report.upload_time),
         step_ms_median: median(&steps).unwrap_or(f32::NAN),
-        step_ms_least: steps.iter().copied().fold(f32::INFINITY, f32::min),
-        step_ms_most: steps.iter().copied().fold(0.0, f32::max),
+        step_ms_min: steps.iter().copied().fold(f32::INFINITY, f32::min),
+        step_ms_max: steps.iter().copied().fold(0.0, f32::max),
         submit_ms_median: median(&submits).unwrap_or(f32::NAN),
         pipelined_ms,
         joules: None,

@@ -68,8 +68,8 @@ fn step(text: &str, place: Place, prefix: &str) -> anyhow::Result<Timing> {
     let median = format!("{prefix}_median");
     Ok(Timing {
         ms_median: number(&median).with_context(|| format!("no {median}"))?,
-        ms_least: number(&format!("{prefix}_least")),
-        ms_most: number(&format!("{prefix}_most")),
+        ms_min: number(&format!("{prefix}_min")),
+        ms_max: number(&format!("{prefix}_max")),
         samples: results["steps"].as_u64().or(results["tokens"].as_u64()),
         pipelined_ms: number("pipelined_ms"),
         joules: number("joules"),

@@ -15,15 +15,15 @@ use super::floor::{self, Row};
 use super::measure::LEFT_OUT;
 use super::{cases, plot, table};
 
-/// The time of one run of a row.
+/// The time of one run of a row. Records before 2026-11-28 have the aliases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Timing {
     /// Median device time with a wait after each run.
     pub(crate) ms_median: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ms_least: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ms_most: Option<f64>,
+    #[serde(default, alias = "ms_least", skip_serializing_if = "Option::is_none")]
+    pub(crate) ms_min: Option<f64>,
+    #[serde(default, alias = "ms_most", skip_serializing_if = "Option::is_none")]
+    pub(crate) ms_max: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<u64>,
     /// Host time per run without waits.
@@ -39,8 +39,8 @@ impl Timing {
     pub(crate) fn of_ms(ms_median: f64) -> Self {
         Self {
             ms_median,
-            ms_least: None,
-            ms_most: None,
+            ms_min: None,
+            ms_max: None,
             samples: None,
             pipelined_ms: None,
             joules: None,

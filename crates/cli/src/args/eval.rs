@@ -6,7 +6,7 @@ use clap::Args;
 use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
 
 use super::{
-    CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, longest_default, real_dtype,
+    CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, default_seq, real_dtype,
 };
 
 #[derive(Debug, Args)]
@@ -86,6 +86,6 @@ impl EvalArguments {
 
     /// Returns the number of tokens per sequence.
     pub(crate) fn seq(&self, base: Option<&ModelDirectory>) -> usize {
-        self.seq.unwrap_or_else(|| base.map_or(DEFAULT_SEQ, longest_default))
+        self.seq.unwrap_or_else(|| base.map_or(DEFAULT_SEQ, default_seq))
     }
 }

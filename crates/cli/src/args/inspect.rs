@@ -9,7 +9,7 @@ use crate::error::CliError;
 
 use super::{
     HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments,
-    longest_default, real_dtype,
+    default_seq, real_dtype,
 };
 
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ impl InspectArguments {
         let precision = self.precision.precision(real_dtype(true));
         let (batch, seq) = (
             self.micro_batching.sequences(self.batch),
-            self.seq.unwrap_or_else(|| longest_default(base)),
+            self.seq.unwrap_or_else(|| default_seq(base)),
         );
         TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
     }

@@ -117,7 +117,7 @@ pub(crate) const DEFAULT_SEQ: usize = 64;
 const MAX_DEFAULT_SEQ: usize = 4096;
 
 /// Returns the default of `--seq` for the model `base`, if memory allows it.
-pub(crate) fn longest_default(base: &ModelDirectory) -> usize {
+pub(crate) fn default_seq(base: &ModelDirectory) -> usize {
     base.positions().map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))
 }
 

@@ -69,9 +69,9 @@ pub struct DecodeMeasurement {
     /// Median device time per token of each text, in milliseconds.
     pub token_ms_median: f32,
     /// Minimum of these times.
-    pub token_ms_least: f32,
+    pub token_ms_min: f32,
     /// Maximum of these times.
-    pub token_ms_most: f32,
+    pub token_ms_max: f32,
     /// Host time per token of each text, in milliseconds.
     pub pipelined_ms: f64,
     /// Bytes of the parameters.
@@ -247,8 +247,8 @@ fn measurement(
         instantiate_ms: report.map_or(0.0, |report| milliseconds(report.instantiate_time)),
         prompt_ms,
         token_ms_median: median(&device_ms).unwrap_or(f32::NAN),
-        token_ms_least: device_ms.iter().copied().fold(f32::INFINITY, f32::min),
-        token_ms_most: device_ms.iter().copied().fold(0.0, f32::max),
+        token_ms_min: device_ms.iter().copied().fold(f32::INFINITY, f32::min),
+        token_ms_max: device_ms.iter().copied().fold(0.0, f32::max),
         pipelined_ms,
         parameter_bytes,
         planned_bytes,
