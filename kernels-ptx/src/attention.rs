@@ -22,7 +22,7 @@
 //! Each 32 elements of K accumulate from zero and are then added in f32.
 //!
 //! **sm_90a.** A head_dim of 64, 96 or 128 has its own entries, see [`wgmma`]. In f32 they read
-//! operands split into f16 parts.
+//! operands split into f16 terms.
 //!
 //! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
 //! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a

@@ -20,7 +20,7 @@
 //! | [`kernel::warp_specialized`] | the same | split f16 | split f16 | three `wgmma`, or two |
 //! | [`kernel::simt`] | register-staged | split f16 | split f16 | FMA in f32 |
 //!
-//! Split operands need only two `wgmma` if b has no lo part. [`skinny`] has a separate kernel for
+//! Split operands need only two `wgmma` if b has no lo term. [`skinny`] has a separate kernel for
 //! products of up to 8 rows.
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.

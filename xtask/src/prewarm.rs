@@ -258,7 +258,7 @@ fn bundle(path: &PathBuf, jobs: &[&Job]) -> anyhow::Result<String> {
                 name: job.image.clone(),
                 image: Sha256::digest(job.module.to_string()).into(),
                 target: job.target,
-                maker: toolchain::PTXAS_REQUIREMENT.to_owned(),
+                producer: toolchain::PTXAS_REQUIREMENT.to_owned(),
                 code: fs::read(job.cubin())?,
             })
         })

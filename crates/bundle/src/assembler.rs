@@ -39,12 +39,16 @@ pub enum AssembleError {
         log: String,
     },
     /// The assembler exceeded its time limit and was killed.
-    #[error("{} was killed after {} s; raise its limit", assembler.display(), limit.as_secs_f64())]
+    #[error(
+        "{} was killed after {} s; raise its timeout",
+        assembler.display(),
+        timeout.as_secs_f64()
+    )]
     TooSlow {
         /// The assembler.
         assembler: PathBuf,
         /// The limit.
-        limit: Duration,
+        timeout: Duration,
     },
 }
 
@@ -56,7 +60,7 @@ impl Assembler {
 
     /// Kills the process of an image that takes longer than `limit`.
     #[must_use]
-    pub fn with_limit(self, limit: Duration) -> Self {
+    pub fn with_timeout(self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
@@ -116,7 +120,10 @@ impl Assembler {
             if started.elapsed() >= limit {
                 child.kill().map_err(io)?;
                 child.wait().map_err(io)?;
-                return Err(AssembleError::TooSlow { assembler: self.path.clone(), limit });
+                return Err(AssembleError::TooSlow {
+                    assembler: self.path.clone(),
+                    timeout: limit,
+                });
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -99,7 +99,7 @@ impl Bundle {
         Self::write(path, entries)?;
         let bundle = Self::open(path)?;
         let mut space = Vec::new();
-        for (listed, entry) in bundle.listed().iter().zip(entries) {
+        for (listed, entry) in bundle.index().iter().zip(entries) {
             if bundle.read_code(listed, &mut space)? != entry.code {
                 let what = format!("other code of `{}` for {}", entry.name, entry.target);
                 return Err(BundleError::Corrupt { path: path.to_owned(), what });
@@ -144,7 +144,7 @@ fn assemble(
     match assembler.assemble(&image.ptx, target) {
         Ok(code) => {
             let (image, maker) = (digest_of(&image.ptx), maker.to_owned());
-            Ok(BundleEntry { name, image, target, maker, code })
+            Ok(BundleEntry { name, image, target, producer: maker, code })
         }
         Err(source) => Err(BundleBuildError::Assemble { image: name, target, source }),
     }

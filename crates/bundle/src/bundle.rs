@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::contents::Contents;
 use crate::digest::Digest;
-use crate::index::{BundleEntry, Listed, checksum, write};
+use crate::index::{BundleEntry, IndexEntry, checksum, write};
 use crate::regular_file::open_regular;
 
 const MAGIC: &[u8; 8] = b"RTGCODE\n";
@@ -103,7 +103,7 @@ struct Inner {
     path: PathBuf,
     contents: Contents,
     data_start: u64,
-    listed: Vec<Listed>,
+    listed: Vec<IndexEntry>,
 }
 
 impl Bundle {
@@ -181,7 +181,7 @@ impl Bundle {
     }
 
     /// Its entries, in the order in which they were written.
-    pub fn listed(&self) -> &[Listed] {
+    pub fn index(&self) -> &[IndexEntry] {
         &self.inner.listed
     }
 
@@ -207,8 +207,8 @@ impl Bundle {
     }
 
     /// The entry with the code that [`Bundle::code`] reads.
-    pub fn find(&self, image: &Digest, device: SmTarget) -> Option<&Listed> {
-        let fitting = |listed: &&Listed| {
+    pub fn find(&self, image: &Digest, device: SmTarget) -> Option<&IndexEntry> {
+        let fitting = |listed: &&IndexEntry| {
             listed.parsed.is_some_and(|(digest, target)| {
                 digest == *image && target.require(ImageForm::Cubin, device).is_ok()
             })
@@ -223,7 +223,7 @@ impl Bundle {
     /// [`BundleError`] if the file is damaged, or the entry belongs to another bundle.
     pub fn read_code<'s>(
         &self,
-        listed: &Listed,
+        listed: &IndexEntry,
         space: &'s mut Vec<u8>,
     ) -> Result<&'s [u8], BundleError> {
         let Inner { path, contents, data_start, .. } = &*self.inner;
@@ -269,12 +269,12 @@ impl Bundle {
         if Sha256::digest(&index)[..] != head[16..] {
             return Err(corrupt("the checksum of the index".to_owned()));
         }
-        let mut listed: Vec<Listed> = serde_json::from_slice(&index)
+        let mut listed: Vec<IndexEntry> = serde_json::from_slice(&index)
             .map_err(|error| corrupt(format!("the index: {error}")))?;
         for entry in &mut listed {
             require(data_start.saturating_add(entry.offset).saturating_add(entry.length))?;
             if entry.length > MAX_CODE_BYTES {
-                let Listed { name, length, .. } = entry;
+                let IndexEntry { name, length, .. } = entry;
                 return Err(corrupt(format!("the entry `{name}` of {length} bytes")));
             }
             entry.parse().ok_or_else(|| corrupt(format!("the entry `{}`", entry.name)))?;

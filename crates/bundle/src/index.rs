@@ -16,18 +16,19 @@ pub struct BundleEntry {
     /// The target of the code.
     pub target: SmTarget,
     /// The compiler and target device; the disk cache compares it.
-    pub maker: String,
+    pub producer: String,
     /// The code.
     pub code: Vec<u8>,
 }
 
 /// An entry of the index of an open bundle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct IndexEntry {
     pub(crate) name: String,
     image: String,
     pub(crate) target: String,
-    pub(crate) maker: String,
+    #[serde(rename = "maker")]
+    pub(crate) producer: String,
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) checksum: String,
@@ -36,15 +37,15 @@ pub struct Listed {
     pub(crate) parsed: Option<(Digest, SmTarget)>,
 }
 
-impl Listed {
+impl IndexEntry {
     /// The name of the image, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The compiler and target device, as in [`BundleEntry::maker`].
-    pub fn maker(&self) -> &str {
-        &self.maker
+    pub fn producer(&self) -> &str {
+        &self.producer
     }
 
     /// Parses image and target, or returns `None`.
@@ -59,11 +60,11 @@ pub(crate) fn write(entries: &[BundleEntry]) -> Vec<u8> {
     let mut offset = 0;
     let listed = entries.iter().map(|entry| {
         let length = entry.code.len() as u64;
-        let listed = Listed {
+        let listed = IndexEntry {
             name: entry.name.clone(),
             image: hex(&entry.image),
             target: entry.target.to_string(),
-            maker: entry.maker.clone(),
+            producer: entry.producer.clone(),
             offset,
             length,
             checksum: checksum(&entry.code),

@@ -15,7 +15,7 @@ pub use assembler::{AssembleError, Assembler};
 pub use build::{BundleBuildError, BundleImage};
 pub use bundle::{Bundle, BundleError};
 pub use digest::{Digest, digest_of};
-pub use index::{BundleEntry, Listed};
+pub use index::{BundleEntry, IndexEntry};
 pub use regular_file::open_regular;
 
 /// Compiles the example of README.md as a test.

@@ -102,11 +102,12 @@ fn next_line(input: &mut impl BufRead) -> Result<Option<String>, CliError> {
         let _ = write!(std::io::stderr(), "> ").and_then(|()| std::io::stderr().flush());
     }
     let mut bytes = Vec::new();
-    let failed = |why| CliError::Read { what: "a message", path: "standard input".into(), why };
+    let failed =
+        |reason| CliError::Read { what: "a message", path: "standard input".into(), reason };
     let count = input.take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_LINE_BYTES {
-        let why = format!("it has more than {MAX_LINE_BYTES} bytes");
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
+        let reason = format!("it has more than {MAX_LINE_BYTES} bytes");
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, reason)));
     }
     Ok((count > 0).then(|| String::from_utf8_lossy(&bytes).into_owned()))
 }
@@ -155,7 +156,7 @@ impl Chat<'_> {
             return Ok(Outcome::Done);
         }
         let ends = self.engine.ends.clone();
-        let request = TextRequest { max_tokens: self.arguments.max_tokens, ends: &ends, ..request };
+        let request = TextRequest { max_tokens: self.arguments.max_tokens, eos: &ends, ..request };
         let (generator, tokenizer) = self.engine.generator(self.adapted.then_some(0));
         let stop = interrupt::defer();
         let generated = generator.text(tokenizer, &request, &mut |piece| {

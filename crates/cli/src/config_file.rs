@@ -30,12 +30,12 @@ const MIN_SIMILARITY: f64 = 0.75;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// It is not TOML.
-    #[error("the configuration `{}` is not TOML: {why}", path.display())]
+    #[error("the configuration `{}` is not TOML: {reason}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// Why, with the line.
-        why: String,
+        reason: String,
     },
     /// No flag has this name.
     #[error(
@@ -73,10 +73,10 @@ pub(crate) fn arguments() -> Result<Vec<OsString>, CliError> {
 fn expand(line: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     let is_command = line.get(1).is_some_and(|name| name == COMMAND);
     let Some(path) = is_command.then(|| file_of(&line[2..])).flatten() else { return Ok(line) };
-    let text = std::fs::read_to_string(&path).map_err(|why| CliError::Read {
+    let text = std::fs::read_to_string(&path).map_err(|reason| CliError::Read {
         what: "the configuration",
         path: path.clone(),
-        why,
+        reason,
     })?;
     let flags = Flags::new();
     let added = flags.read((&path, &text), &flags.given(&line[2..]))?;
@@ -141,9 +141,9 @@ impl Flags {
         (path, text): (&Path, &str),
         given: &BTreeSet<String>,
     ) -> Result<Vec<OsString>, ConfigError> {
-        let table: Table = text.parse().map_err(|why: toml::de::Error| ConfigError::Syntax {
+        let table: Table = text.parse().map_err(|reason: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),
-            why: why.to_string(),
+            reason: reason.to_string(),
         })?;
         let mut arguments = Vec::new();
         for (key, value) in &table {

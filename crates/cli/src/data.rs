@@ -55,7 +55,7 @@ pub(crate) fn read(
             match state {
                 CacheState::Reused => format!("from {path}"),
                 CacheState::Built => format!("written to {path}"),
-                CacheState::Rebuilt(why) => format!("written to {path} again: {why}"),
+                CacheState::Rebuilt(reason) => format!("written to {path} again: {reason}"),
             },
         );
     }
@@ -104,7 +104,16 @@ fn describe(name: &str, data: &Data, unit: &str) {
         Data::Text(text) => return fact(name, format!("{} {unit}s of text", count(text.len()))),
         Data::Examples(examples) => (examples.tally(), examples.layout()),
     };
-    let Tally { examples, truncated, split, dropped, sequences, tokens, learned, packed } = *tally;
+    let Tally {
+        examples,
+        truncated,
+        split,
+        dropped,
+        sequences,
+        tokens,
+        loss_tokens: learned,
+        packed,
+    } = *tally;
     let what = if data.has_pairs() { "pairs" } else { "examples" };
     let how = if packed { "packed" } else { "padded" };
     let fill = 100.0 * tokens as f64 / (sequences * layout.lengths.seq()) as f64;

@@ -31,7 +31,7 @@ pub(crate) fn run(
         sizes: arguments.decode.iter().map(|size| size.0).collect(),
         strategies: arguments.strategies.clone(),
         cache: arguments.cache_dtype,
-        texts: arguments.batch.into(),
+        batch: arguments.batch.into(),
         sampling: Sampling { temperature: arguments.temperature, ..drawn },
         warm_up: arguments.warm_up as usize,
         steps: arguments.steps.max(1) as usize,
@@ -74,6 +74,6 @@ fn line(one: &DecodeMeasurement) {
         one.prompt_ms,
         bytes(one.planned_bytes),
         bytes(one.allocated_bytes),
-        bytes(one.taken_bytes)
+        bytes(one.measured_bytes)
     ));
 }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use retrograph_finetune::{
-    Adapter, ChatTemplate, DType, Device, Error, GenerationBatch, GenerationDefaults,
-    GenerationPlan, Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source,
-    Stage, Tokenizer,
+    Adapter, ChatTemplate, DType, Device, Error, GenerationBatch, GenerationConfig, GenerationPlan,
+    Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source, Stage,
+    Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments};
@@ -21,7 +21,7 @@ pub(crate) struct Engine {
     pub(crate) tokenizer: Tokenizer,
     /// The chat template, if the model has one.
     pub(crate) template: Option<ChatTemplate>,
-    pub(crate) defaults: GenerationDefaults,
+    pub(crate) defaults: GenerationConfig,
     /// Tokens that end an answer.
     pub(crate) ends: Vec<u32>,
     base: Generator,
@@ -45,9 +45,9 @@ impl Engine {
             Err(HubError::NoChatTemplate) => None,
             template => Some(template.map_err(Error::from)?),
         };
-        let defaults = GenerationDefaults::open(model.path(), &tokenizer)?;
+        let defaults = GenerationConfig::open(model.path(), &tokenizer)?;
         let mut ends = defaults.eos.clone();
-        ends.extend(tokenizer.end().filter(|end| !defaults.eos.contains(end)));
+        ends.extend(tokenizer.eos().filter(|end| !defaults.eos.contains(end)));
         let adapters = adapters.iter().map(|path| Adapter::open(path));
         let mut adapters = adapters.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
         if !quiet {
@@ -105,9 +105,10 @@ fn plan(
     (arguments, texts): (&EngineArguments, usize),
     model: ModelDirectory,
 ) -> Result<GenerationPlan, CliError> {
-    let positions = model.positions().unwrap_or(MAX_LENGTH);
+    let positions = model.max_position_embeddings().unwrap_or(MAX_LENGTH);
     let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
-    let options = GeneratorOptions { texts, ..arguments.inference.options(max_length, false) };
+    let options =
+        GeneratorOptions { batch: texts, ..arguments.inference.options(max_length, false) };
     let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)

@@ -52,24 +52,24 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A result could not be written.
-    #[error("{what} cannot be written to `{}`: {why}", path.display())]
+    #[error("{what} cannot be written to `{}`: {reason}", path.display())]
     Write {
         /// The output.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
-        why: String,
+        reason: String,
     },
     /// A file could not be read.
-    #[error("{what} cannot be read from `{}`: {why}", path.display())]
+    #[error("{what} cannot be read from `{}`: {reason}", path.display())]
     Read {
         /// The input.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
-        why: std::io::Error,
+        reason: std::io::Error,
     },
     /// A manually built graph cannot contain the collectives of several GPUs.
     #[error(
@@ -112,12 +112,12 @@ pub(crate) enum CliError {
     #[error("two models have the name `{0}`; --name sets the name of the base model")]
     ModelTwice(String),
     /// The HTTP server cannot listen, or failed.
-    #[error("the server cannot listen on {address}: {why}; --port and --host set the address")]
+    #[error("the server cannot listen on {address}: {reason}; --port and --host set the address")]
     Listen {
         /// The address.
         address: std::net::SocketAddr,
         /// Why.
-        why: std::io::Error,
+        reason: std::io::Error,
     },
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
@@ -190,7 +190,7 @@ impl CliError {
     }
 
     /// Returns the error that `what` cannot be written to `path`.
-    pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
-        Self::Write { what, path: path.to_owned(), why: why.to_string() }
+    pub(crate) fn write(what: &'static str, path: &Path, reason: impl ToString) -> Self {
+        Self::Write { what, path: path.to_owned(), reason: reason.to_string() }
     }
 }

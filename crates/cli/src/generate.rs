@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    DType, Device, Error, Generated, GenerationDefaults, GenerationPlan, Generator,
-    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason,
-    TextRequest, Tokenizer, TrainingConfig,
+    DType, Device, Error, Generated, GenerationConfig, GenerationPlan, Generator, InferenceConfig,
+    Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason, TextRequest,
+    Tokenizer, TrainingConfig,
 };
 use serde_json::json;
 
@@ -45,8 +45,8 @@ impl GenerateConfig {
             fact("tokenizer", NO_TOKENIZER);
         }
         let defaults = match &model {
-            Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
-            None => GenerationDefaults::default(),
+            Some(model) => GenerationConfig::open(model.path(), &tokenizer)?,
+            None => GenerationConfig::default(),
         };
         let sampling = arguments.sampling.resolve(&defaults);
         sampling.validate()?;
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
     let config = GenerateConfig::resolve(arguments)?;
     let GenerateConfig { plan, mut trained, tokenizer, prompt, sampling, ends } = config;
     let (max_tokens, stops) = (arguments.max_tokens, &arguments.stop);
-    let request = TextRequest { prompt, max_tokens, sampling, ends: &ends, stops };
+    let request = TextRequest { prompt, max_tokens, sampling, eos: &ends, stop_strings: stops };
     let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
     let device = Device::open(*choice)?;
     if !arguments.quiet {
@@ -125,10 +125,10 @@ fn prompt(arguments: &GenerateArguments, tokenizer: &Tokenizer) -> Result<Vec<u3
 fn prompt_text(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     match (&arguments.prompt, &arguments.prompt_file) {
         (Some(prompt), _) => Ok(prompt.clone().into_bytes()),
-        (None, Some(path)) => read_prompt(path).map_err(|why| CliError::Read {
+        (None, Some(path)) => read_prompt(path).map_err(|reason| CliError::Read {
             what: "the prompt",
             path: path.clone(),
-            why,
+            reason,
         }),
         (None, None) => Ok(Vec::new()),
     }
@@ -139,8 +139,8 @@ fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_PROMPT_BYTES {
-        let why = format!("it has more than {MAX_PROMPT_BYTES} bytes");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+        let reason = format!("it has more than {MAX_PROMPT_BYTES} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
 }
@@ -166,7 +166,8 @@ fn plan(
     prompt: usize,
 ) -> Result<GenerationPlan, CliError> {
     let wanted = prompt.saturating_add(arguments.max_tokens).max(prompt + 1).max(2);
-    let positions = model.as_ref().and_then(ModelDirectory::positions).unwrap_or(usize::MAX);
+    let positions =
+        model.as_ref().and_then(ModelDirectory::max_position_embeddings).unwrap_or(usize::MAX);
     let max_length = arguments.max_length.unwrap_or(wanted.min(positions));
     let options = arguments.inference.options(max_length, arguments.verify);
     let plan = GenerationPlan::new(&InferenceConfig::from(&config), options)?;

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     let model = ModelDirectory::open(&arguments.model)?;
     fact("model", model.path().display());
     dimensions(model.config());
-    if let Some(positions) = model.positions() {
+    if let Some(positions) = model.max_position_embeddings() {
         fact("context", format!("{} positions", HumanCount(positions as u64)));
     }
     weights(&model);
@@ -49,8 +49,11 @@ fn dimensions(model: &ModelConfig) {
     fact("shape", format!("{layers} layers of width {hidden}, MLP of {intermediate}"));
     let width = model.head_dim();
     fact("", format!("{heads} query heads and {kv_heads} key and value heads of width {width}"));
-    let head =
-        if model.tied { "tied to the output projection" } else { "separate output projection" };
+    let head = if model.tie_word_embeddings {
+        "tied to the output projection"
+    } else {
+        "separate output projection"
+    };
     fact("", format!("{} tokens, {head}", HumanCount(vocab as u64)));
     let bias = match (model.qkv_bias, model.o_bias, model.mlp_bias) {
         (false, false, false) => "no biases",
@@ -64,13 +67,13 @@ fn dimensions(model: &ModelConfig) {
         None => String::new(),
         Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
         Some(RopeScaling::Linear { factor }) => format!(", scaled by {factor}"),
-        Some(RopeScaling::Dynamic { factor, original }) => {
+        Some(RopeScaling::Dynamic { factor, original_max_position_embeddings: original }) => {
             format!(", scaled by up to {factor} beyond {original} positions")
         }
         Some(RopeScaling::LongRope(long)) => {
             format!(
                 ", scaled as in LongRoPE, with the long factors beyond {} positions",
-                long.original
+                long.original_max_position_embeddings
             )
         }
         Some(RopeScaling::Yarn(yarn)) => format!(", scaled by {} as in YaRN", yarn.factor),

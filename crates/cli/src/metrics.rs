@@ -30,8 +30,8 @@ impl MetricsFile {
         let open = options.read(regular).write(true).create(true).truncate(false).open(path);
         let file = open.map_err(failed)?;
         if regular && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-            let why = "another run writes to it; wait until it ends, or give another file";
-            return Err(CliError::write("the metrics", path, why));
+            let reason = "another run writes to it; wait until it ends, or give another file";
+            return Err(CliError::write("the metrics", path, reason));
         }
         Ok(Self { file, path: path.to_owned(), run: None, failed: false })
     }
@@ -101,7 +101,7 @@ fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
 struct Line {
     step: u32,
     loss: f32,
-    norm: f32,
+    grad_norm: f32,
     lr: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<&'static str>,
@@ -131,12 +131,12 @@ struct HeldOutLine {
 }
 
 fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {
-    let StepMetrics { step, loss, norm, tokens, device_ms, preference } = *metrics;
+    let StepMetrics { step, loss, grad_norm, tokens, device_ms, preference } = *metrics;
     let device_ms = (!simulated && device_ms > 0.0).then_some(device_ms);
     Line {
         step,
         loss,
-        norm,
+        grad_norm,
         lr: config.optimizer.learning_rate(step),
         clock: simulated.then_some("SIMULATED"),
         device_ms,
@@ -163,8 +163,8 @@ mod tests {
     }
 
     fn metrics(step: u32) -> StepMetrics {
-        let (loss, norm, tokens, device_ms) = (1.5, 0.25, 16, 4.0);
-        StepMetrics { step, loss, norm, tokens, device_ms, preference: None }
+        let (loss, grad_norm, tokens, device_ms) = (1.5, 0.25, 16, 4.0);
+        StepMetrics { step, loss, grad_norm, tokens, device_ms, preference: None }
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             (real.tokens_per_s, real.device_ms, real.clock),
             (Some(4000.0), Some(4.0), None)
         );
-        assert_eq!((real.step, real.loss, real.norm), (3, 1.5, 0.25));
+        assert_eq!((real.step, real.loss, real.grad_norm), (3, 1.5, 0.25));
         assert_eq!(real.lr, config().optimizer.learning_rate(3));
         let simulated = serde_json::to_value(line(&metrics(3), &config(), true)).unwrap();
         assert!(simulated["tokens_per_s"].is_null() && simulated["device_ms"].is_null());

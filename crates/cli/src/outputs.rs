@@ -35,12 +35,12 @@ pub(crate) fn require(outputs: &[Output<'_>], inputs: &[PathBuf]) -> Result<(), 
             continue;
         }
         if inputs.iter().any(|input| is_same(input, path)) {
-            let why = "the command reads this file; give another one";
-            return Err(CliError::write(what, path, why));
+            let reason = "the command reads this file; give another one";
+            return Err(CliError::write(what, path, reason));
         }
         if let Some(other) = outputs[..index].iter().find(|other| is_same(other.path, path)) {
-            let why = format!("{} goes to the same file; give another one", other.what);
-            return Err(CliError::write(what, path, why));
+            let reason = format!("{} goes to the same file; give another one", other.what);
+            return Err(CliError::write(what, path, reason));
         }
         require_folder(what, path)?;
         if found.is_some() {
@@ -80,8 +80,8 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     if bytes.starts_with(begins) || begins.starts_with(&bytes) {
         return Ok(());
     }
-    let why = "it would replace a file of another kind; remove that file or give another one";
-    Err(CliError::write(what, path, why))
+    let reason = "it would replace a file of another kind; remove that file or give another one";
+    Err(CliError::write(what, path, reason))
 }
 
 /// Returns whether `path` is or will be `folder` or inside it.

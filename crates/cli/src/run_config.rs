@@ -293,8 +293,8 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
         // The folder is replaced as a whole, so nothing else may go there.
         let others = all.iter().filter(|other| other.0 != what);
         if let Some((other, _)) = others.into_iter().find(|one| is_within(one.1, folder)) {
-            let why = format!("{other} would go to the same folder; give another one");
-            return Err(CliError::write(what, folder, why));
+            let reason = format!("{other} would go to the same folder; give another one");
+            return Err(CliError::write(what, folder, reason));
         }
         require_place(what, folder)?;
     }
@@ -305,7 +305,7 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
 /// written.
 fn require_place(what: &'static str, folder: &Path) -> Result<(), CliError> {
     let place = place_of(folder).and_then(|place| require_writable(&place));
-    place.map_err(|why| CliError::write(what, folder, why))
+    place.map_err(|reason| CliError::write(what, folder, reason))
 }
 
 /// Opens the adapter from which the run starts.

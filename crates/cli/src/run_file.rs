@@ -1,8 +1,7 @@
 //! The configuration file of a run, with its resolved values.
 
 use retrograph_finetune::{
-    DType, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig, PreferenceConfig,
-    Quantization,
+    DType, DpoConfig, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig, Quantization,
 };
 use toml::Value;
 
@@ -17,7 +16,7 @@ impl RunConfig {
     pub(crate) fn file(&self) -> String {
         let config = &self.training;
         let step = &self.options.step;
-        let sequences = step.micro_batch.map_or(config.batch, |size| size * step.ranks.count);
+        let sequences = step.micro_batch.map_or(config.batch, |size| size * step.ranks.world_size);
         // A preference has two sequences.
         let batch = if step.preference.is_some() { sequences / 2 } else { sequences };
         let mut values = vec![
@@ -33,7 +32,7 @@ impl RunConfig {
         ];
         match step.preference {
             None => values.push(("packing", Value::Boolean(self.data.training.is_packed()))),
-            Some(PreferenceConfig { beta, label_smoothing }) => values.extend([
+            Some(DpoConfig { beta, label_smoothing }) => values.extend([
                 ("dpo-beta", single(beta)),
                 ("dpo-label-smoothing", single(label_smoothing)),
             ]),

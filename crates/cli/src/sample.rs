@@ -28,7 +28,7 @@ impl Sample {
         let tokens = output.sample;
         let prompt = match &output.prompt {
             Some(prompt) => {
-                let start = tokenizer.start().into_iter();
+                let start = tokenizer.added_bos().into_iter();
                 start.chain(tokenizer.encode(prompt)?).collect()
             }
             None => data.first(PROMPT_TOKENS),
@@ -44,7 +44,7 @@ impl Sample {
     /// Generates and prints the sample.
     pub(crate) fn show(&self, model: &TrainedModel, tokenizer: &Tokenizer) -> Result<(), CliError> {
         let mut text = model.generate(&self.prompt, self.tokens, self.sampling)?;
-        let end = text.iter().position(|token| Some(*token) == tokenizer.end());
+        let end = text.iter().position(|token| Some(*token) == tokenizer.eos());
         text.truncate(end.unwrap_or(text.len()));
         fact("sample", "the prompt, then the generated text");
         let [prompt, text] = [&self.prompt, &text].map(|tokens| tokenizer.decode(tokens));

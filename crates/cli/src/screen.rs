@@ -129,8 +129,8 @@ pub(crate) fn device(device: &Device) {
         format!("{}, {capability}", info.name)
     };
     fact("device", format!("{label}{named}, {}", HumanBytes(info.total_bytes as u64)));
-    if let Some(why) = &device.why {
-        fact("", format!("simulated, because {why}"));
+    if let Some(reason) = &device.fallback_reason {
+        fact("", format!("simulated, because {reason}"));
     }
     if device.simulated {
         fact("", "kernels run on the CPU: results are exact, times are meaningless");

@@ -19,20 +19,23 @@ pub(crate) fn fitting(
     device: &Device,
     (base, config): (&ModelDirectory, &TrainingConfig),
 ) -> Result<usize, CliError> {
-    let (free, _) = device.context.memory().map_err(Error::from)?;
+    let (free, _) = device.context.mem_get_info().map_err(Error::from)?;
     let mut seq = default_seq(base);
     while seq / 2 >= MIN_SEQ && need(arguments, &TrainingConfig { seq, ..*config })? > free {
         seq /= 2;
     }
-    let why =
-        if base.positions() == Some(seq) { "the context of the model" } else { "the default" };
-    fact("sequences", format!("{seq} tokens, {why}"));
+    let reason = if base.max_position_embeddings() == Some(seq) {
+        "the context of the model"
+    } else {
+        "the default"
+    };
+    fact("sequences", format!("{seq} tokens, {reason}"));
     Ok(seq)
 }
 
 /// Returns the minimum device memory of a run in bytes, including the driver's.
 fn need(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<usize, CliError> {
-    let precision = config.precision.without_two_part_copies();
+    let precision = config.precision.without_two_term_copies();
     let plan = match Plan::new(&TrainingConfig { precision, ..*config }, arguments.options()) {
         // The activations have too many elements.
         Err(Error::InvalidConfig { .. }) => return Ok(usize::MAX),

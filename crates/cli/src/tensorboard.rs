@@ -59,10 +59,10 @@ impl EventFile {
         metrics: &StepMetrics,
         (config, simulated): (&TrainingConfig, bool),
     ) -> Result<(), CliError> {
-        let StepMetrics { step, loss, norm, tokens, device_ms, preference } = *metrics;
+        let StepMetrics { step, loss, grad_norm, tokens, device_ms, preference } = *metrics;
         let lr = config.optimizer.learning_rate(step) as f32;
         self.scalar("train/loss", step, loss)?;
-        self.scalar("train/grad_norm", step, norm)?;
+        self.scalar("train/grad_norm", step, grad_norm)?;
         self.scalar("train/learning_rate", step, lr)?;
         if let Some(found) = preference {
             self.scalar("rewards/chosen", step, found.chosen)?;

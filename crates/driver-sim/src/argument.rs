@@ -101,12 +101,12 @@ impl<T> Out<T> {
     }
 
     /// Writes a result. Fails if the pointer is null.
-    pub(crate) fn put(self, value: T) -> Call {
-        self.put_at(0, value)
+    pub(crate) fn write(self, value: T) -> Call {
+        self.write_at(0, value)
     }
 
     /// Writes a result, unless the pointer is null.
-    pub(crate) fn offer(self, value: T) {
+    pub(crate) fn write_unless_null(self, value: T) {
         if !self.is_null() {
             // SAFETY: the pointer is valid for writing by the contract of `Admit`.
             unsafe { self.0.write_unaligned(value) }
@@ -114,7 +114,7 @@ impl<T> Out<T> {
     }
 
     /// Writes the `index`-th element of a result, unless the pointer is null.
-    pub(crate) fn offer_at(self, index: usize, value: T) {
+    pub(crate) fn write_at_unless_null(self, index: usize, value: T) {
         if !self.is_null() {
             // SAFETY: the pointer is valid for writing, for as many elements as the call documents,
             // by the contract of `Admit`.
@@ -123,7 +123,7 @@ impl<T> Out<T> {
     }
 
     /// Writes the `index`-th element of a result.
-    pub(crate) fn put_at(self, index: usize, value: T) -> Call {
+    pub(crate) fn write_at(self, index: usize, value: T) -> Call {
         if self.is_null() {
             return Err(invalid(Rule::Null));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use retrograph_driver_sys::CUresult;
-use retrograph_ptx::ast::{Immediate, Space, Variable};
+use retrograph_ptx::ast::{Immediate, StateSpace, Variable};
 
 use crate::api::LoadFailure;
 use crate::memory::MemoryError;
@@ -27,7 +27,7 @@ impl State {
     ) -> Result<Globals, LoadFailure> {
         let mut globals = Globals::new();
         let placed = |variable: &&Variable| {
-            matches!(variable.space, Space::Global | Space::Const) && variable.size() > 0
+            matches!(variable.space, StateSpace::Global | StateSpace::Const) && variable.size() > 0
         };
         for variable in variables.iter().filter(placed) {
             match self.place_global(device, variable) {
@@ -83,7 +83,7 @@ impl State {
 
 /// Total bytes of a module's constant variables, with padding.
 pub(crate) fn constant_bytes(variables: &[Variable]) -> Result<u32, LoadFailure> {
-    let constants = || variables.iter().filter(|variable| variable.space == Space::Const);
+    let constants = || variables.iter().filter(|variable| variable.space == StateSpace::Const);
     let end = constants().fold(0u64, |end, variable| {
         end.next_multiple_of(u64::from(variable.alignment())) + variable.size()
     });

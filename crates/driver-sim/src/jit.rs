@@ -40,7 +40,7 @@ struct ValueSlot {
 
 impl ValueSlot {
     fn put(&self, bits: usize) -> Call {
-        self.values.put_at(self.index, std::ptr::without_provenance_mut(bits))
+        self.values.write_at(self.index, std::ptr::without_provenance_mut(bits))
     }
 }
 
@@ -82,15 +82,16 @@ impl State {
         let number = value & 0xffff;
         let reach = match value >> 16 {
             0 => Some(Reach::Forward),
-            EXACT => Some(Reach::Exact),
-            FAMILY => Some(Reach::Family),
+            EXACT => Some(Reach::ArchSpecific),
+            FAMILY => Some(Reach::FamilySpecific),
             _ => None,
         };
         let target = reach.map(|reach| SmTarget { number: number as u32, reach });
         let device = SmTarget::of_device(major, minor);
         let runs = |target: SmTarget| target.require(ImageForm::Cubin, device).is_ok();
-        let is_own =
-            |target: SmTarget| target.reach == Reach::Family || target.number == device.number;
+        let is_own = |target: SmTarget| {
+            target.reach == Reach::FamilySpecific || target.number == device.number
+        };
         if target.is_some_and(|target| target.is_known() && is_own(target) && runs(target)) {
             return Ok(());
         }
@@ -170,7 +171,7 @@ impl LogBuffer {
         };
         let bytes = &text.as_bytes()[..text.len().min(capacity)];
         for (index, byte) in bytes.iter().chain(&[0]).enumerate() {
-            buffer.put_at(index, byte.cast_signed() as c_char)?;
+            buffer.write_at(index, byte.cast_signed() as c_char)?;
         }
         self.size_slot.as_ref().map_or(Ok(()), |slot| slot.put(bytes.len()))
     }

@@ -83,7 +83,7 @@ pub use attested::counts as attested_counts;
 pub use config::{Config, Order, SimError};
 pub use current::{CurrentDevice, current_device};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
-pub use live::Live;
+pub use live::LiveObjects;
 pub use memory::POISON;
 pub use refusal::Refused;
 pub use rule::Rule;

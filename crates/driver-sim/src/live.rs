@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Counts of the objects that a program created and has not destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveObjects {
     /// References to primary contexts, and contexts that were created.
     pub contexts: usize,
     /// Device and managed allocations, and arrays. Global variables of modules do not count.
@@ -22,19 +22,19 @@ pub struct Live {
     /// Graph templates.
     pub graphs: usize,
     /// Instantiated graphs.
-    pub execs: usize,
+    pub graph_execs: usize,
     /// Open captures.
     pub captures: usize,
 }
 
-impl Live {
+impl LiveObjects {
     /// Whether no object exists.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl fmt::Display for Live {
+impl fmt::Display for LiveObjects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
             (self.contexts, "context references"),
@@ -44,7 +44,7 @@ impl fmt::Display for Live {
             (self.events, "events"),
             (self.modules, "modules"),
             (self.graphs, "graphs"),
-            (self.execs, "instantiated graphs"),
+            (self.graph_execs, "instantiated graphs"),
             (self.captures, "open captures"),
         ];
         let present = counts.iter().filter(|(count, _)| *count > 0);

@@ -10,7 +10,7 @@ use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::config::{Config, SimError};
 use crate::diagnostic::Diagnostic;
-use crate::live::Live;
+use crate::live::LiveObjects;
 use crate::refusal::Refused;
 use crate::state::State;
 use crate::trampoline::{self, Function, SLOTS};
@@ -174,7 +174,7 @@ impl Simulator {
     }
 
     /// Counts of the live objects. At the end of a program, they are leaks.
-    pub fn live(&self) -> Live {
+    pub fn live(&self) -> LiveObjects {
         self.world.state.lock().live()
     }
 
@@ -221,7 +221,7 @@ impl Simulator {
     }
 
     /// Ends the world and returns the leaked objects.
-    pub fn finish(self) -> Result<(), Live> {
+    pub fn finish(self) -> Result<(), LiveObjects> {
         let live = self.live();
         if live.is_empty() { Ok(()) } else { Err(live) }
     }

@@ -96,7 +96,7 @@ impl Context {
     /// # Errors
     /// [`Error::ContextLost`], or a failed driver call.
     pub fn info(&self) -> Result<DeviceInfo> {
-        let (free_bytes, total_bytes) = self.memory()?;
+        let (free_bytes, total_bytes) = self.mem_get_info()?;
         Ok(DeviceInfo { free_bytes, total_bytes, ..self.inner.info.clone() })
     }
 
@@ -104,7 +104,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::ContextLost`], or a failed driver call.
-    pub fn memory(&self) -> Result<(usize, usize)> {
+    pub fn mem_get_info(&self) -> Result<(usize, usize)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: the context is current, and both out pointers are valid.

@@ -1,7 +1,7 @@
 //! Errors of the driver crate: what failed, on what, why, and what to do.
 
 use crate::call::CallError;
-use crate::capture::Loss;
+use crate::capture::CaptureInvalidation;
 use crate::version::DriverVersion;
 
 /// The result of a driver operation.
@@ -84,7 +84,7 @@ pub enum Error {
     #[error("the capture in progress is lost, so nothing more is enqueued: {loss}")]
     CaptureLost {
         /// The cause of the lost capture.
-        loss: Box<Loss>,
+        loss: Box<CaptureInvalidation>,
     },
     /// A failed capture left the stream unusable, and it was retired.
     #[error(

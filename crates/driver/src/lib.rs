@@ -99,7 +99,9 @@ pub mod tensor_map;
 pub mod version;
 
 pub use call::CallError;
-pub use capture::{CaptureError, CaptureMode, CapturedNodes, Capturing, FirstFailure, Loss};
+pub use capture::{
+    CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Capturing, FirstFailure,
+};
 pub use context::Context;
 pub use device::{DeviceIndex, DeviceInfo};
 pub use driver::{Driver, Origin};
@@ -107,7 +109,7 @@ pub use energy::EnergyCounter;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use graph::{
-    DeviceCopy, DeviceFill, Graph, GraphExec, GraphReport, Node, NodeKind, UpdateOutcome,
+    Graph, GraphExec, GraphReport, MemcpyParams, MemsetParams, Node, NodeKind, UpdateOutcome,
 };
 pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};

@@ -156,7 +156,7 @@ impl Stream {
     ///
     /// # Errors
     /// If the driver fails.
-    pub unsafe fn copy_to_device(
+    pub unsafe fn memcpy_htod(
         &self,
         target: CUdeviceptr,
         source: *const u8,
@@ -171,11 +171,11 @@ impl Stream {
     /// Enqueues a copy from device to host.
     ///
     /// # Safety
-    /// As [`Stream::copy_to_device`].
+    /// As [`Stream::memcpy_htod`].
     ///
     /// # Errors
     /// If the driver fails.
-    pub unsafe fn copy_to_host(
+    pub unsafe fn memcpy_dtoh(
         &self,
         target: *mut u8,
         source: CUdeviceptr,
@@ -190,11 +190,11 @@ impl Stream {
     /// Enqueues a copy within the device.
     ///
     /// # Safety
-    /// As [`Stream::copy_to_device`]; the ranges must not overlap.
+    /// As [`Stream::memcpy_htod`]; the ranges must not overlap.
     ///
     /// # Errors
     /// If the driver fails.
-    pub unsafe fn copy_on_device(
+    pub unsafe fn memcpy_dtod(
         &self,
         target: CUdeviceptr,
         source: CUdeviceptr,
@@ -209,11 +209,11 @@ impl Stream {
     /// Enqueues a fill of `words` 32-bit words with `pattern`.
     ///
     /// # Safety
-    /// As [`Stream::copy_to_device`]; the address must be a multiple of 4.
+    /// As [`Stream::memcpy_htod`]; the address must be a multiple of 4.
     ///
     /// # Errors
     /// If the driver fails.
-    pub unsafe fn fill_u32(&self, target: CUdeviceptr, pattern: u32, words: usize) -> Result<()> {
+    pub unsafe fn memset_d32(&self, target: CUdeviceptr, pattern: u32, words: usize) -> Result<()> {
         self.bind_to_enqueue()?;
         let stream = self.raw();
         // SAFETY: the caller vouches for the range.

@@ -102,7 +102,7 @@ impl Bench {
         start: &mut dyn FnMut(Stage<'_>),
         on: &mut dyn FnMut(&Measurement) -> bool,
     ) -> Result<Vec<Measurement>> {
-        let (free, _) = modules.context().memory()?;
+        let (free, _) = modules.context().mem_get_info()?;
         let fitting = self.fitting(free, start)?;
         let state = fitting.state(modules, start)?;
         let mut measurements = Vec::new();

@@ -57,7 +57,7 @@ pub struct Device {
     /// Whether the driver is simulated; its times are then meaningless.
     pub simulated: bool,
     /// Why [`DeviceChoice::Auto`] chose the simulated driver, if it did.
-    pub why: Option<String>,
+    pub fallback_reason: Option<String>,
 }
 
 impl Device {
@@ -90,8 +90,8 @@ impl Device {
     }
 
     #[cfg(feature = "sim")]
-    fn simulated(why: Option<String>) -> Result<Self> {
-        Self::on(&Driver::simulated(Default::default())?, 0, why)
+    fn simulated(reason: Option<String>) -> Result<Self> {
+        Self::on(&Driver::simulated(Default::default())?, 0, reason)
     }
 
     #[cfg(not(feature = "sim"))]
@@ -108,11 +108,11 @@ impl Device {
     ///
     /// # Errors
     /// If there is no such device, it is older than all generated kernels, or it fails.
-    pub fn on(driver: &Driver, index: u32, why: Option<String>) -> Result<Self> {
+    pub fn on(driver: &Driver, index: u32, reason: Option<String>) -> Result<Self> {
         let context = Context::new(driver, DeviceIndex(index))?;
         image_target(&context)?;
         let info = context.info()?;
-        Ok(Self { context, info, simulated: driver.is_simulated(), why })
+        Ok(Self { context, info, simulated: driver.is_simulated(), fallback_reason: reason })
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
             let error = refused.as_ref().unwrap_err().to_string();
             let device = Device::or_simulated(refused).unwrap();
             assert!(device.simulated, "{error}");
-            assert_eq!(device.why, Some(error));
+            assert_eq!(device.fallback_reason, Some(error));
         }
     }
 

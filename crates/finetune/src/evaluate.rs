@@ -127,7 +127,7 @@ impl Evaluator {
         let mut controls = self.pass.pass.controls();
         let (mut sum, mut tokens) = (0.0, 0);
         let pairs = self.pass.losses.len() < self.config.rows();
-        for index in (ranks.rank..).step_by(ranks.count) {
+        for index in (ranks.rank..).step_by(ranks.world_size) {
             let Some(batch) = data.in_order(shape, index)? else { break };
             controls.set_array(self.pass.tokens, &batch.tokens)?;
             controls.set_array(self.pass.targets, &batch.targets)?;

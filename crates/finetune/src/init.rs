@@ -32,7 +32,7 @@ pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
 /// CPU core. Values of [`Storage::F32WithF16`] with one part are rounded to bf16.
 pub fn fill(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) {
     fill_unrounded(values, first, parameter, seed);
-    if let Storage::F32WithF16 { parts: 1, .. } = parameter.storage {
+    if let Storage::F32WithF16 { terms: 1, .. } = parameter.storage {
         values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32());
     }
 }

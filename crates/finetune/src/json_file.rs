@@ -20,8 +20,8 @@ pub(crate) fn read_json(path: &Path) -> io::Result<Vec<u8>> {
         length = file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64;
     }
     if length > MAX_BYTES {
-        let why = format!("it has more than {MAX_BYTES} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        let reason = format!("it has more than {MAX_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
 }

@@ -70,9 +70,9 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    F16Copies, GatedActivation, InferenceConfig, LongRope, LoraConfig, LoraLayers, LoraModule,
-    LoraPatterns, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig, Precision,
-    PreferenceConfig, Preset, Projection, Quantization, RopeFactors, RopeScaling, SlidingWindow,
+    DpoConfig, F16Copies, GatedActivation, InferenceConfig, LongRope, LoraConfig, LoraLayers,
+    LoraModule, LoraPatterns, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig,
+    Precision, Preset, Projection, Quantization, RopeFactors, RopeScaling, SlidingWindow,
     TrainingConfig, UnknownChoice, Yarn, parse_dtype,
 };
 pub use data::{
@@ -97,9 +97,9 @@ pub use spec::ModelSpec;
 pub use stage::Stage;
 pub use state::Source;
 pub use tokenizer::{
-    ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
+    ChatTemplate, Conversation, Encoder, GenerationConfig, TokenStream, Tokenizer,
 };
-pub use trainer::{Plan, PreferenceMetrics, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+pub use trainer::{DpoMetrics, Plan, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.
 #[cfg(doctest)]

@@ -134,7 +134,7 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
     }
     let trainable = list.full;
     list.norm(FINAL_NORM.to_owned(), (spec.hidden, spec.final_norm), trainable);
-    if !spec.tied {
+    if !spec.tie_word_embeddings {
         let head = lora.map_or(full, |lora| lora.head);
         list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden], head);
     }

@@ -64,7 +64,7 @@ impl RunReport {
         Self {
             device: device.info.name.clone(),
             simulated: device.simulated,
-            ranks: trainer.ranks().count,
+            ranks: trainer.ranks().world_size,
             collectives: Some(built.collectives).filter(|found| found.operations > 0),
             strategy: built.strategy.to_string(),
             reason: built.reason.to_string(),

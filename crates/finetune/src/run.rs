@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
     /// What the first rank has decided.
     fn decided_by_first(&self, decision: bool) -> Result<bool> {
         match self.trainer.group() {
-            Some(group) => Ok(group.share(|| Ok(decision.to_string()))? == "true"),
+            Some(group) => Ok(group.broadcast(|| Ok(decision.to_string()))? == "true"),
             None => Ok(decision),
         }
     }

@@ -29,7 +29,7 @@ pub struct ModelSpec {
     /// The cap of the logits: they become `cap · tanh(logit / cap)`.
     pub logit_softcap: Option<f32>,
     /// Whether the token table is also the output projection.
-    pub tied: bool,
+    pub tie_word_embeddings: bool,
 }
 
 /// A layer: attention and MLP, each after a norm and added to the residual stream.
@@ -158,7 +158,7 @@ impl From<&ModelConfig> for ModelSpec {
             },
             final_norm: config.norm(),
             logit_softcap: config.logit_softcap,
-            tied: config.tied,
+            tie_word_embeddings: config.tie_word_embeddings,
         }
     }
 }

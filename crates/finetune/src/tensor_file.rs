@@ -65,7 +65,7 @@ impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, AdapterError> {
         WeightFile::open(path).map(Self).map_err(|error| match error {
             OpenError::Read(source) => AdapterError::Read { path: PathBuf::from(path), source },
-            OpenError::Damaged(why) => AdapterError::damaged(path, why),
+            OpenError::Damaged(reason) => AdapterError::damaged(path, reason),
         })
     }
 

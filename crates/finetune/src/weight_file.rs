@@ -41,13 +41,13 @@ impl WeightFile {
         let len = file.metadata().map_err(OpenError::Read)?.len();
         let head = read_head(&mut file, len).map_err(|error| match error {
             HeadError::Read(error) => OpenError::Read(error),
-            HeadError::Damaged(why) => OpenError::Damaged(why.to_owned()),
+            HeadError::Damaged(reason) => OpenError::Damaged(reason.to_owned()),
         })?;
         let metadata = parse(&head).map_err(OpenError::Damaged)?;
         let data_start = head.len() as u64;
         if data_start + metadata.data_len() as u64 != len {
-            let why = format!("its length, {len} bytes, does not match its header");
-            return Err(OpenError::Damaged(why));
+            let reason = format!("its length, {len} bytes, does not match its header");
+            return Err(OpenError::Damaged(reason));
         }
         Ok(Self { path: path.to_owned(), file, len, metadata, data_start })
     }
@@ -177,8 +177,8 @@ pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, He
     file.read_exact(&mut size).map_err(HeadError::Read)?;
     let json = u64::from_le_bytes(size);
     if json > MAX_HEAD || json > length - 8 {
-        let why = "it ends inside its header, or is not a safetensors file";
-        return Err(HeadError::Damaged(why));
+        let reason = "it ends inside its header, or is not a safetensors file";
+        return Err(HeadError::Damaged(reason));
     }
     let mut head = size.to_vec();
     head.resize(8 + json as usize, 0);

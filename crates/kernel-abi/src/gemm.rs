@@ -20,7 +20,7 @@ pub use skinny::{
     SKINNY, SKINNY_MAX_ROWS, SKINNY_OUTPUTS, SKINNY_SPLITS, SKINNY_WARPS, SkinnyParameters,
 };
 pub use split::{
-    SPLIT, SPLIT_ENTRIES, SPLIT_PARTS, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD,
+    SPLIT, SPLIT_ENTRIES, SPLIT_MAX_TERMS, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD,
     SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries, SplitParameters,
     SplitScaleParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
@@ -228,7 +228,7 @@ parameters! {
         /// `n` sums in bf16, written, or null.
         out_bf16: pointer<Bf16>,
         /// Number of splits.
-        parts: u32,
+        splits: u32,
         /// Number of sums.
         n: u32,
     }

@@ -139,7 +139,7 @@ parameters! {
         /// `rows × width`, read.
         x: pointer<f32>,
         /// A factor for every `rows_of_factor` rows, read.
-        factors: pointer<f32>,
+        scales: pointer<f32>,
         /// `rows × width`, written.
         out: pointer<f32>,
         /// Elements of a row.

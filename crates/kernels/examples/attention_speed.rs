@@ -1,4 +1,4 @@
-//! Benchmarks fused attention and its gradients on a GPU in f32, split f32 (f16 parts) and bf16,
+//! Benchmarks fused attention and its gradients on a GPU in f32, split f32 (f16 terms) and bf16,
 //! after comparing the results with f64 references.
 //!
 //! ```text
@@ -53,7 +53,7 @@ struct Attention {
     /// The same in bf16.
     rounded: [Bf16; 4],
     /// The same operands split, for split f32.
-    parts: Option<[SplitMatrix<u64>; 4]>,
+    terms: Option<[SplitMatrix<u64>; 4]>,
     out: F32,
     out_bf16: Bf16,
     lse: F32,
@@ -104,13 +104,13 @@ impl Attention {
         let (rounded, out_bf16) = (lens.map(&mut take), take(query));
         let scale = 1.0 / (head_dim as f32).sqrt();
         let tokens = batch * seq;
-        let count = SplitMatrix::<u64>::PARTS;
+        let count = SplitMatrix::<u64>::MAX_TERMS;
         let mut split = |len| SplitMatrix {
-            parts: View::new(bytes(count * len * 2), count * len),
-            count,
+            terms: View::new(bytes(count * len * 2), count * len),
+            term_count: count,
             scales: View::new(bytes(tokens * 4), tokens),
         };
-        let parts = (compute == DType::F16).then(|| lens.map(&mut split));
+        let terms = (compute == DType::F16).then(|| lens.map(&mut split));
         let first_keys = documents.map(|documents| {
             let positions: Vec<u32> = (0..documents as u32).cycle().take(seq).collect();
             first_keys(&positions, None).repeat(batch)
@@ -126,7 +126,7 @@ impl Attention {
             scale,
             inputs,
             rounded,
-            parts,
+            terms,
             out,
             out_bf16,
             lse,
@@ -164,9 +164,10 @@ impl Attention {
     /// The launches that split the first `count` operands, if the kernels read split operands.
     fn split(&self, count: usize) -> Launches {
         let rows = self.shape.batch * self.shape.seq;
-        let pairs = self.inputs.into_iter().zip(self.parts.into_iter().flatten()).take(count);
-        let split =
-            |(x, out)| Split { x, factors: None, out, rows, columns: x.len() / rows }.launch();
+        let pairs = self.inputs.into_iter().zip(self.terms.into_iter().flatten()).take(count);
+        let split = |(x, out)| {
+            Split { x, column_scales: None, out, rows, columns: x.len() / rows }.launch()
+        };
         pairs.map(split).collect()
     }
 
@@ -174,19 +175,29 @@ impl Attention {
     fn forward(&self, out: Output<u64>) -> Launches {
         let &Self { shape, scale, lse, bounds, .. } = self;
         let [q, k, v, _] = self.operands();
-        let parts = self.parts.map(|[q, k, v, _]| [q, k, v]);
+        let terms = self.terms.map(|[q, k, v, _]| [q, k, v]);
         let mut launches = self.split(3)?;
-        let attention = FusedAttention { q, k, v, out, lse, parts, bounds, shape, scale };
+        let attention =
+            FusedAttention { q, k, v, out, lse, split_f16: terms, bounds, shape, scale };
         launches.push(attention.launch()?);
         Ok(launches)
     }
 
     /// The backward pass. A training step splits all operands again.
     fn backward(&self, out: TensorView<u64>) -> Launches {
-        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, parts, .. } = self;
+        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, terms, .. } = self;
         let [q, k, v, grad_out] = self.operands();
-        let inputs =
-            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
+        let inputs = AttentionBackwardInputs {
+            q,
+            k,
+            v,
+            grad_out,
+            lse_delta,
+            split_f16: terms,
+            bounds,
+            shape,
+            scale,
+        };
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = self.split(4)?;
         launches.extend([

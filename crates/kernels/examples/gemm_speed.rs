@@ -1,16 +1,16 @@
 //! Benchmarks every GEMM tile on a GPU, and marks the tile that the heuristic selects.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights DTYPE] \
+//! gemm_speed [--bf16 [--bf16-activations [--bf16-results]] | --swiglu] [--weights DTYPE] \
 //!     [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! - `--bf16` computes in bf16.
 //! - `--weights` is the format of the second operand: f32, bf16, nf4, split or split-1. `split`
-//!   stores both operands in two f16 parts, and `split-1` the second operand in one part. Both also
+//!   stores both operands in two f16 terms, and `split-1` the second operand in one term. Both also
 //!   time the split kernels.
-//! - `--streamed` stores the first operand as bf16; the second must be bf16 or NF4.
+//! - `--bf16-activations` stores the first operand as bf16; the second must be bf16 or NF4.
 //! - `--bf16-results` writes results in bf16.
 //! - `--swiglu` times the gate and up products with fused SwiGLU, and the gradients of both through
 //!   a layer from OUTPUTS to INPUTS, all in bf16.
@@ -59,7 +59,7 @@ enum Weights {
     F32,
     Bf16,
     Nf4,
-    /// Split into this many f16 parts.
+    /// Split into this many f16 terms.
     Split(usize),
 }
 
@@ -91,8 +91,8 @@ impl Weights {
         let len = rows * columns;
         match self {
             Self::Split(count) => TensorView::Split(SplitMatrix {
-                parts: View::new(elements, count * len),
-                count,
+                terms: View::new(elements, count * len),
+                term_count: count,
                 scales: View::new(scales, rows),
             }),
             Self::F32 => TensorView::F32(View::new(elements, len)),
@@ -110,7 +110,7 @@ impl Weights {
 struct Options {
     compute: DType,
     weights: Weights,
-    streamed: bool,
+    bf16_activations: bool,
     bf16_results: bool,
     swiglu: bool,
     rows: Vec<usize>,
@@ -126,7 +126,7 @@ struct Options {
 impl Options {
     fn parse() -> Result<Self, String> {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
-        let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
+        let (mut compute, mut weights, mut bf16_activations) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
         let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
         let mut swiglu = false;
@@ -146,10 +146,10 @@ impl Options {
                 }
                 "--simulate" => simulate = true,
                 "--bf16" => compute = DType::Bf16,
-                "--streamed" => streamed = true,
+                "--bf16-activations" => bf16_activations = true,
                 "--bf16-results" => bf16_results = true,
                 "--swiglu" => {
-                    (swiglu, streamed, bf16_results) = (true, true, true);
+                    (swiglu, bf16_activations, bf16_results) = (true, true, true);
                     (compute, weights) = (DType::Bf16, Weights::Bf16);
                 }
                 "--layers" => {
@@ -177,7 +177,7 @@ impl Options {
         Ok(Self {
             compute,
             weights,
-            streamed,
+            bf16_activations,
             bf16_results,
             swiglu,
             rows,
@@ -196,7 +196,7 @@ impl Options {
     fn has_wgrad(&self) -> bool {
         match self.weights {
             Weights::F32 => true,
-            Weights::Bf16 => self.streamed,
+            Weights::Bf16 => self.bf16_activations,
             Weights::Nf4 | Weights::Split(_) => false,
         }
     }
@@ -210,7 +210,7 @@ impl Options {
     fn first(&self, at: [u64; 2], sizes: [usize; 2]) -> TensorView<u64> {
         let format = match self.weights {
             Weights::Split(_) => Weights::Split(2),
-            _ if self.streamed => Weights::Bf16,
+            _ if self.bf16_activations => Weights::Bf16,
             _ => Weights::F32,
         };
         format.at(at, sizes)
@@ -231,7 +231,7 @@ impl Options {
 
     /// Whether a kernel supports the shape: with bf16 activations, NF4 rows must be whole blocks.
     fn has(&self, shape: &GemmShape) -> bool {
-        let blocks = self.streamed && matches!(self.weights, Weights::Nf4);
+        let blocks = self.bf16_activations && matches!(self.weights, Weights::Nf4);
         !blocks || shape.inputs.is_multiple_of(NF4_BLOCK)
     }
 }
@@ -255,7 +255,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 continue;
             }
             // Results of the previous product may have overwritten operands of this one.
-            device.fill(options.streamed || splits);
+            device.fill(options.bf16_activations || splits);
             compare(&device, &mut options, (op, shape))?;
         }
     }
@@ -342,7 +342,7 @@ fn ring(
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
     let [elements, scales] = options.weights.bytes([rows.max(outputs), inputs]);
     // Bytes per element of inputs, results and their gradients.
-    let each = if options.streamed && options.bf16_results { 2 } else { 4 };
+    let each = if options.bf16_activations && options.bf16_results { 2 } else { 4 };
     let elements = elements.max(if op == "wgrad" { lens[1] * each } else { 0 });
     let slots = [lens[0] * each, elements, scales, lens[0].max(lens[2]) * each]
         .map(|len| len.next_multiple_of(256));
@@ -360,9 +360,10 @@ fn ring(
         let (alpha, accumulate) = (1.0, false);
         match op {
             "split" => {
-                let (parts, scales) = (View::new(x, 2 * lens[0]), View::new(scales, rows));
-                let (out, x) = (SplitMatrix { parts, count: 2, scales }, View::new(y, lens[0]));
-                Split { x, factors: None, out, rows, columns: inputs }.launch()
+                let (terms, scales) = (View::new(x, 2 * lens[0]), View::new(scales, rows));
+                let (out, x) =
+                    (SplitMatrix { terms, term_count: 2, scales }, View::new(y, lens[0]));
+                Split { x, column_scales: None, out, rows, columns: inputs }.launch()
             }
             "fprop" => {
                 let (x, bias) = (first(x, x_sizes), None);

@@ -10,14 +10,14 @@ use crate::{
 pub use crate::attention::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionGradK,
     AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionRope, AttentionScores,
-    AttentionShape, AttentionValues, CACHE_APPEND, CACHE_APPEND_BF16, CACHE_SCORES_BF16,
-    CACHE_VALUES_BF16, CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues,
-    DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE, DecodeAttention,
-    DecodeAttentionCombine, FUSED_ATTENTION, FUSED_ATTENTION_F32, FUSED_ATTENTION_F32_GRAD_KV,
-    FUSED_ATTENTION_F32_GRAD_Q, FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV,
-    FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS, FusedAttention, FusedAttentionGradKv,
-    FusedAttentionGradQ, GRAD_K, GRAD_K_BF16, GRAD_PROBS, GRAD_PROBS_BF16, GRAD_Q, GRAD_Q_BF16,
-    GRAD_V, GRAD_V_BF16, KvCache, LoraUpdate, QkNormRope, QkvProjection, SCORES, SCORES_BF16,
+    AttentionShape, AttentionValues, CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores,
+    CacheSoftmax, CacheValues, DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE,
+    DecodeAttention, DecodeAttentionCombine, FUSED_ATTENTION, FUSED_ATTENTION_F32,
+    FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q, FUSED_ATTENTION_F32_PREPROCESS,
+    FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS, FusedAttention,
+    FusedAttentionGradKv, FusedAttentionGradQ, GRAD_K, GRAD_K_BF16, GRAD_PROBS, GRAD_PROBS_BF16,
+    GRAD_Q, GRAD_Q_BF16, GRAD_V, GRAD_V_BF16, KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KvCache,
+    KvCacheAppend, KvCacheShape, LoraUpdate, QkNormRope, QkvProjection, SCORES, SCORES_BF16,
     SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask, VALUES,
     VALUES_BF16,
 };
@@ -31,7 +31,7 @@ pub use crate::embedding::{
 };
 pub use crate::gemm::{
     DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE, DGRAD_MULTISTAGE_NF4,
-    DGRAD_NF4, DGRAD_SPLIT, Dgrad, DgradFactors, DgradSplitK, DgradSum, FPROP, FPROP_BF16,
+    DGRAD_NF4, DGRAD_SPLIT, Dgrad, DgradOperands, DgradSplitK, DgradSum, FPROP, FPROP_BF16,
     FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4,
     FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmProblem, GemmShape, NotInF16,
     QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU,
@@ -59,17 +59,17 @@ pub use crate::norm::{
     RmsNorm, RmsNormBackward, RmsNormGammaReduce,
 };
 pub use crate::optimizer::{
-    ADAMW, AdamW, AdamWTensor, CLIP, CLIP_SCALE, Clip, ClipScale, Decay, FETCH_STEP_PARAMETERS,
-    FetchStepParameters, Guard, SCHEDULE, SQUARED_SUMS, Schedule, SquaredSums,
-    squared_sums_partials,
+    ADAMW, AdamW, AdamWTensor, CLIP_FACTOR, CLIP_GRADS, ClipFactor, ClipGrads, Decay,
+    FETCH_STEP_PARAMETERS, FetchStepParameters, GRAD_NORM_PARTIALS, GradNormPartials, Guard,
+    LR_SCHEDULE, LrSchedule, grad_norm_partials_len,
 };
 pub use crate::rope::{
     ROPE, Rope, RopeTensor, TokenPositions, rope_frequencies, rope_tables, rope_tables_from,
     rope_tables_scaled,
 };
 pub use crate::sampling::{
-    MARK_TOKENS, MarkTokens, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD, Sample,
-    SamplingParameters, sample_chunks,
+    MARK_SEEN_TOKENS, MarkSeenTokens, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD,
+    Sample, SamplingParameters, sample_chunks,
 };
 pub use crate::tensor::{NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Output, TensorView};
 pub use retrograph_kernel_abi::DType;

@@ -19,7 +19,7 @@ pub enum TensorView<B> {
     Bf16(View<B, bf16>),
     /// 4-bit codes with scales.
     Nf4(Nf4<B>),
-    /// f32 in two parts of f16. Only products of two split matrices read it.
+    /// f32 in two terms of f16. Only products of two split matrices read it.
     Split(SplitMatrix<B>),
 }
 
@@ -245,7 +245,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => (view.is_aligned(16), 4),
             Self::Bf16(view) => (view.is_aligned(16), 8),
             Self::Nf4(matrix) => (matrix.codes.is_aligned(16), 8),
-            Self::Split(matrix) => (matrix.parts.is_aligned(16), 8),
+            Self::Split(matrix) => (matrix.terms.is_aligned(16), 8),
         };
         aligned && row_sizes.iter().all(|size| size % vector == 0)
     }
@@ -256,7 +256,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => Pointer::read(view).any(),
             Self::Bf16(view) => Pointer::read(view).any(),
             Self::Nf4(Nf4 { codes, .. }) => Pointer::read(codes).any(),
-            Self::Split(SplitMatrix { parts, .. }) => Pointer::read(parts).any(),
+            Self::Split(SplitMatrix { terms, .. }) => Pointer::read(terms).any(),
         }
     }
 
@@ -266,7 +266,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => view.byte_range(),
             Self::Bf16(view) => view.byte_range(),
             Self::Nf4(Nf4 { codes, .. }) => codes.byte_range(),
-            Self::Split(SplitMatrix { parts, .. }) => parts.byte_range(),
+            Self::Split(SplitMatrix { terms, .. }) => terms.byte_range(),
         }
     }
 

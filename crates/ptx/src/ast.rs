@@ -19,7 +19,9 @@ pub use entry::{
 };
 pub use lines::{LineTable, SourcePosition};
 pub use modifier::{Modifier, Modifiers};
-pub use operand::{Address, AddressBase, Immediate, LabelId, Operand, RegisterId, Special, Symbol};
+pub use operand::{
+    Address, AddressBase, Immediate, LabelId, Operand, RegisterId, SpecialRegister, Symbol,
+};
 pub use types::{Type, TypeKind};
 
 pub use crate::instructions::Opcode;
@@ -51,7 +53,7 @@ impl Module {
 
 /// A state space: where a variable lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum StateSpace {
     /// Kernel parameters.
     Param,
     /// Device memory.
@@ -64,7 +66,7 @@ pub enum Space {
     Const,
 }
 
-impl Space {
+impl StateSpace {
     /// The space that the modifier names.
     pub const fn from_modifier(modifier: Modifier) -> Option<Self> {
         Some(match modifier {
@@ -128,8 +130,8 @@ pub struct Instruction {
 impl Instruction {
     /// The space that the instruction accesses, or `None` for generic addresses and for
     /// instructions without memory.
-    pub fn space(&self) -> Option<Space> {
-        self.modifiers.iter().find_map(Space::from_modifier)
+    pub fn space(&self) -> Option<StateSpace> {
+        self.modifiers.iter().find_map(StateSpace::from_modifier)
     }
 
     /// Calls `visit` with every register, and with true if it is read or false if it is written. A

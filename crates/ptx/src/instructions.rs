@@ -27,7 +27,7 @@ mod sets;
 mod table;
 
 pub use form::{Form, ModifierChoice, Shape, Ty};
-pub use needs::Needs;
+pub use needs::Requirements;
 pub use table::Opcode;
 
 pub(crate) use check::{Names, check};

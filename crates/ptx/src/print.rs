@@ -9,7 +9,8 @@ use std::fmt::{self, Display, Formatter, Write};
 use entry::EntryPrinter;
 
 use crate::ast::{
-    Entry, Immediate, Instruction, Limits, Linkage, Module, Parameter, Prototype, Space, Variable,
+    Entry, Immediate, Instruction, Limits, Linkage, Module, Parameter, Prototype, StateSpace,
+    Variable,
 };
 
 impl Display for Module {
@@ -180,7 +181,7 @@ pub(crate) fn mnemonic(instruction: &Instruction) -> String {
     text
 }
 
-impl Display for Space {
+impl Display for StateSpace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(self.modifier().text())
     }

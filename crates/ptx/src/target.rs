@@ -31,9 +31,9 @@ pub enum Reach {
     /// `sm_90`: later devices too.
     Forward,
     /// `sm_100f`: later devices of the same family, which have the same major number.
-    Family,
+    FamilySpecific,
     /// `sm_90a`: exactly that device.
-    Exact,
+    ArchSpecific,
 }
 
 /// An SM target, the `.target` line of an image, such as `sm_80`.
@@ -88,7 +88,7 @@ impl SmTarget {
 
     /// The target `sm_<number>a`, whose images run on no later device.
     pub const fn exact(number: u32) -> Self {
-        Self { number, reach: Reach::Exact }
+        Self { number, reach: Reach::ArchSpecific }
     }
 
     /// The forward-compatible target of a device of compute capability `major.minor`.
@@ -123,8 +123,8 @@ impl SmTarget {
         let later = device.number >= self.number;
         let of_family = later && device.number / 10 == self.number / 10;
         let runs = match (self.reach, form) {
-            (Reach::Exact, _) => device.number == self.number,
-            (Reach::Family, _) | (Reach::Forward, ImageForm::Cubin) => of_family,
+            (Reach::ArchSpecific, _) => device.number == self.number,
+            (Reach::FamilySpecific, _) | (Reach::Forward, ImageForm::Cubin) => of_family,
             (Reach::Forward, ImageForm::Ptx) => later,
         };
         if runs { Ok(()) } else { Err(CannotRun { form, target: self, device }) }
@@ -176,8 +176,8 @@ impl Row {
     fn version(&self, reach: Reach) -> Option<IsaVersion> {
         match reach {
             Reach::Forward => Some(self.forward),
-            Reach::Exact => self.exact,
-            Reach::Family => self.family,
+            Reach::ArchSpecific => self.exact,
+            Reach::FamilySpecific => self.family,
         }
     }
 }
@@ -237,8 +237,8 @@ impl fmt::Display for SmTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = match self.reach {
             Reach::Forward => "",
-            Reach::Family => "f",
-            Reach::Exact => "a",
+            Reach::FamilySpecific => "f",
+            Reach::ArchSpecific => "a",
         };
         write!(f, "sm_{}{letter}", self.number)
     }
@@ -285,8 +285,8 @@ impl FromStr for SmTarget {
         let error = || ParseSmTargetError { text: text.to_owned() };
         let rest = text.strip_prefix("sm_").ok_or_else(error)?;
         let (digits, reach) = match rest.as_bytes().last() {
-            Some(b'a') => (&rest[..rest.len() - 1], Reach::Exact),
-            Some(b'f') => (&rest[..rest.len() - 1], Reach::Family),
+            Some(b'a') => (&rest[..rest.len() - 1], Reach::ArchSpecific),
+            Some(b'f') => (&rest[..rest.len() - 1], Reach::FamilySpecific),
             _ => (rest, Reach::Forward),
         };
         let number = digits.parse().map_err(|_| error())?;

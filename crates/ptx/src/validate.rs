@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use crate::ast::{
-    Entry, Instruction, Module, Operand, Parameter, Space, Statement, Symbol, Type, Variable,
+    Entry, Instruction, Module, Operand, Parameter, StateSpace, Statement, Symbol, Type, Variable,
 };
-use crate::instructions::{Names, Needs, check, needs};
+use crate::instructions::{Names, Requirements, check, needs};
 use crate::print::mnemonic;
 use crate::target::{IsaVersion, SmTarget};
 
@@ -155,7 +155,7 @@ fn check_labels(entry: &Entry) -> Result<(), ValidationError> {
 fn check_body(
     module: &Module,
     entry: &Entry,
-    visit: &mut dyn FnMut(Needs),
+    visit: &mut dyn FnMut(Requirements),
 ) -> Result<(), ValidationError> {
     let registers = entry.register_types();
     let space = |symbol| space_of(module, entry, symbol);
@@ -222,11 +222,11 @@ fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
 }
 
 /// The space of a symbol.
-pub(crate) fn space_of(module: &Module, entry: &Entry, symbol: Symbol) -> Option<Space> {
+pub(crate) fn space_of(module: &Module, entry: &Entry, symbol: Symbol) -> Option<StateSpace> {
     let of = |list: &[Variable], index: u32| list.get(index as usize).map(|v| v.space);
     match symbol {
-        Symbol::Parameter(index) => entry.parameters.get(index as usize).map(|_| Space::Param),
-        Symbol::Result(index) => entry.results.get(index as usize).map(|_| Space::Param),
+        Symbol::Parameter(index) => entry.parameters.get(index as usize).map(|_| StateSpace::Param),
+        Symbol::Result(index) => entry.results.get(index as usize).map(|_| StateSpace::Param),
         Symbol::Local(index) => of(&entry.variables, index),
         Symbol::Module(index) => of(&module.variables, index),
     }
@@ -239,7 +239,7 @@ pub(crate) fn parameter_of(entry: &Entry, symbol: Symbol) -> Option<Parameter> {
         Symbol::Result(index) => entry.results.get(index as usize).cloned(),
         Symbol::Local(index) => {
             let variable = entry.variables.get(index as usize);
-            variable.filter(|v| v.space == Space::Param).map(|v| Parameter {
+            variable.filter(|v| v.space == StateSpace::Param).map(|v| Parameter {
                 name: v.name.clone(),
                 ty: v.ty,
                 align: v.align,

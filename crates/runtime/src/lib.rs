@@ -46,12 +46,13 @@ pub mod picture;
 pub mod program;
 
 pub use retrograph_driver::{
-    CallError, CaptureError, CaptureMode, CapturedNodes, Capturing, Context, DeviceBuffer,
-    DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo, DeviceScalar, Driver, DriverVersion,
-    EnergyCounter, Error, Event, FirstFailure, Function, Graph, GraphExec, GraphReport,
-    KernelArguments, KernelLaunch, KernelTime, LaunchGeometry, LoadError, Loss, MemoryPool, Module,
-    Node, NodeKind, OperationTime, Origin, Owner, PhaseTime, PinnedBuffer, PoolSeal, PoolUse,
-    Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType, UpdateOutcome,
+    CallError, CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Capturing, Context,
+    DeviceBuffer, DeviceIndex, DeviceInfo, DeviceScalar, Driver, DriverVersion, EnergyCounter,
+    Error, Event, FirstFailure, Function, Graph, GraphExec, GraphReport, KernelArguments,
+    KernelLaunch, KernelTime, LaunchGeometry, LoadError, MemcpyParams, MemoryPool, MemsetParams,
+    Module, Node, NodeKind, OperationTime, Origin, Owner, PhaseTime, PinnedBuffer, PoolSeal,
+    PoolUse, Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType,
+    UpdateOutcome,
 };
 pub use retrograph_driver::{
     capture, context, device, driver, error, event, graph, launch, nvtx, profile, stream, sys,
@@ -66,7 +67,7 @@ pub use library::{
     CUBLAS_WORKSPACE_BYTES, CollectiveKind, Communicator, Cublas, DeviceRange, LibraryScope,
     MatrixShape, Nccl, Ranks, UniqueId,
 };
-pub use memory::DriverShare;
+pub use memory::DriverOverhead;
 pub use modules::{JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
     Buffer, BufferId, BufferKind, CollectiveGroup, ControlError, Controls, CustomImage,

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use retrograph_driver_sim::exec::FaultSite;
-use retrograph_driver_sim::{Config, Diagnostic, DiagnosticKind, Live, Order};
+use retrograph_driver_sim::{Config, Diagnostic, DiagnosticKind, LiveObjects, Order};
 use serde::Serialize;
 
 use crate::Machine;
@@ -77,7 +77,7 @@ struct Objects {
     events: usize,
     modules: usize,
     graphs: usize,
-    execs: usize,
+    graph_execs: usize,
     captures: usize,
     #[serde(skip)]
     text: String,
@@ -193,10 +193,10 @@ impl Site {
 }
 
 impl Objects {
-    fn of(live: &Live) -> Self {
+    fn of(live: &LiveObjects) -> Self {
         let text = if live.is_empty() { String::new() } else { live.to_string() };
-        let Live { contexts, allocations, allocated_bytes, pinned, streams, .. } = *live;
-        let Live { events, modules, graphs, execs, captures, .. } = *live;
+        let LiveObjects { contexts, allocations, allocated_bytes, pinned, streams, .. } = *live;
+        let LiveObjects { events, modules, graphs, graph_execs, captures, .. } = *live;
         Self {
             contexts,
             allocations,
@@ -206,7 +206,7 @@ impl Objects {
             events,
             modules,
             graphs,
-            execs,
+            graph_execs,
             captures,
             text,
         }

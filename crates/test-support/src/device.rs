@@ -150,7 +150,7 @@ pub fn capture_fill(stream: &Stream, buffer: &DeviceBuffer<u32>, pattern: u32) -
     let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
         capturing.keep(buffer.owner());
         // SAFETY: the range is inside the buffer, which the graph keeps alive.
-        unsafe { capturing.stream().fill_u32(buffer.address(), pattern, buffer.len()) }
+        unsafe { capturing.stream().memset_d32(buffer.address(), pattern, buffer.len()) }
     });
     captured.unwrap()
 }
@@ -159,7 +159,7 @@ pub fn capture_fill(stream: &Stream, buffer: &DeviceBuffer<u32>, pattern: u32) -
 pub fn assert_works(stream: &Stream) {
     let buffer = DeviceBuffer::<u32>::zeroed(stream.context(), 8).unwrap();
     // SAFETY: the range is inside the buffer, and the download below waits.
-    unsafe { stream.fill_u32(buffer.address(), 3, 8) }.unwrap();
+    unsafe { stream.memset_d32(buffer.address(), 3, 8) }.unwrap();
     assert_eq!(buffer.download(stream).unwrap(), [3; 8]);
     let mut exec = capture_fill(stream, &buffer, 4).instantiate().unwrap();
     exec.launch(stream).unwrap();

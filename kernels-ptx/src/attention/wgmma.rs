@@ -1,5 +1,5 @@
 //! Fused attention for sm_90a: two warpgroups multiply by `wgmma` tiles copied by TMA. Operands are
-//! bf16, or f32 split into two parts, see [`split`].
+//! bf16, or f32 split into two terms, see [`split`].
 //!
 //! A block has 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, which stay in shared
 //! memory. It loops over pairs of tiles (keys and values, or queries and gradients of the output),
@@ -25,7 +25,7 @@ use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, FlashBackwardParameters,
     MAX_HEAD_DIMS, SPLIT_TENSOR_MAP_BOX, WGMMA_HEAD_DIMS, WGMMA_THREADS,
 };
-use retrograph_kernel_abi::gemm::SPLIT_PARTS;
+use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value};
 
@@ -45,19 +45,19 @@ const WARPS: u32 = WGMMA_THREADS / 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operands {
     Bf16,
-    /// f32 split into two f16 parts, with a scale per token.
+    /// f32 split into two f16 terms, with a scale per token.
     Split,
 }
 
 impl Operands {
-    fn parts(self) -> u32 {
+    fn terms(self) -> u32 {
         match self {
             Self::Bf16 => 1,
-            Self::Split => SPLIT_PARTS,
+            Self::Split => SPLIT_MAX_TERMS,
         }
     }
 
-    /// The parts of a and b in each of their products.
+    /// The terms of a and b in each of their products.
     fn products(self) -> &'static [[usize; 2]] {
         match self {
             Self::Bf16 => &[[0, 0]],
@@ -133,11 +133,11 @@ fn multiply_transposed<'k>(
 ) {
     let acc = acc_registers(acc);
     k.wgmma_fence();
-    for (index, &[part_a, part_b]) in operands.products().iter().enumerate() {
+    for (index, &[term_a, term_b]) in operands.products().iter().enumerate() {
         for step in 0..a.tile.length / STEPS {
             let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
-            let a = MatrixA::Shared(a.part(part_a).k_major(step));
-            let b = b.part(part_b).k_major(step);
+            let a = MatrixA::Shared(a.term(term_a).k_major(step));
+            let b = b.term(term_b).k_major(step);
             k.wgmma_mma_async(operands.half_type(), (a, b), &acc, scale_d);
         }
     }

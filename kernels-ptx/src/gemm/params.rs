@@ -7,7 +7,7 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
-use super::loader::vector::{LoPart, OperandFormat};
+use super::loader::vector::{LoTerm, OperandFormat};
 use super::operand_tile::{BlockOperand, OperandTile};
 use super::qkv_rope::QkvRopeParams;
 use super::squares::SquaresParams;
@@ -77,7 +77,7 @@ pub(super) struct GemmParams<'k> {
     pub(super) reduce: Value<'k, u32>,
     /// The tensor maps, if a and b are bf16 or split f16.
     pub(super) maps: Option<TensorMaps<'k>>,
-    /// The scales and parts of split operands.
+    /// The scales and terms of split operands.
     pub(super) split: Option<SplitParams<'k>>,
     /// The added products, in entries that have any.
     pub(super) added: [Option<AddedProduct<'k>>; MAX_ADDED_PRODUCTS],
@@ -87,14 +87,14 @@ pub(super) struct GemmParams<'k> {
     pub(super) epilogue: EpilogueParams<'k>,
 }
 
-/// The scales and parts of split operands.
+/// The scales and terms of split operands.
 #[derive(Clone, Copy)]
 pub(super) struct SplitParams<'k> {
     /// One per row of a.
     a_scales: Ptr<'k, f32>,
-    /// One per column of b; `None` if a was split with the scales of b as column factors.
+    /// One per column of b; `None` if a was split with the scales of b as column scales.
     b_scales: Option<Ptr<'k, f32>>,
-    /// Whether b has a lo part. a always has one.
+    /// Whether b has a lo term. a always has one.
     pub(super) b_has_lo: Pred<'k>,
 }
 
@@ -191,7 +191,7 @@ impl<'k> GemmParams<'k> {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
             // `with_split` sets the offset and the condition.
-            DType::F16 => OperandFormat::SplitF16(LoPart { offset: k.constant(0), exists: None }),
+            DType::F16 => OperandFormat::SplitF16(LoTerm { offset: k.constant(0), exists: None }),
             DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
             other => unreachable!("no GEMM reads an operand in {other}"),
         });
@@ -249,10 +249,10 @@ impl<'k> GemmParams<'k> {
         }
     }
 
-    /// Declares the parameters of split operands and locates their lo parts.
+    /// Declares the parameters of split operands and locates their lo terms.
     fn with_split(self, layout: Layout) -> Self {
         let k = &self.k.kernel();
-        let SplitScaleParameters { a_scales, b_scales, b_parts } =
+        let SplitScaleParameters { a_scales, b_scales, b_term_count: b_terms } =
             SplitScaleParameters::declare(&mut Declarations(*k));
         let b_scales = match layout {
             Layout::Nt => Some(b_scales),
@@ -260,10 +260,10 @@ impl<'k> GemmParams<'k> {
         };
         // With split-K, `k` is the length of one split.
         let b_rows = if layout == Layout::Nt { self.n } else { self.k * k.nctaid_z() };
-        let b_has_lo = b_parts.gt(1);
+        let b_has_lo = b_terms.gt(1);
         let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>, exists| {
             let offset = rows.mul_wide(operand.leading_dim) << 1;
-            let format = OperandFormat::SplitF16(LoPart { offset, exists });
+            let format = OperandFormat::SplitF16(LoTerm { offset, exists });
             GlobalOperand { format, ..operand }
         };
         let (a, b) = (split(self.a, self.m, None), split(self.b, b_rows, Some(b_has_lo)));

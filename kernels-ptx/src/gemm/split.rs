@@ -1,12 +1,12 @@
-//! Splits the rows of f32 matrices into hi and lo parts of f16, or into hi alone:
-//! `x[i, j] · factors[j] = scales[i] · (hi[i, j] + lo[i, j])`, up to rounding. x is loaded or is
-//! the result of SwiGLU or of its backward pass.
+//! Splits the rows of f32 matrices into hi and lo terms of f16, or into hi alone:
+//! `x[i, j] · column_scales[j] = scales[i] · (hi[i, j] + lo[i, j])`, up to rounding. x is loaded or
+//! is the result of SwiGLU or of its backward pass.
 //!
 //! Grid: one block per row. The threads find the largest exponent of the row, then split the row,
 //! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
 //! per thread in registers; the others load or compute a row twice.
 //!
-//! Infinity and NaN become NaN in both parts and do not affect the scale of their row. Subnormal
+//! Infinity and NaN become NaN in both terms and do not affect the scale of their row. Subnormal
 //! elements do not affect it either; they, and elements whose product with the factor exceeds
 //! 2^141, are clamped to the range of f16.
 //!
@@ -51,12 +51,12 @@ pub(crate) fn swiglu_backward(target: SmTarget) -> Module {
 }
 
 fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
-    let SplitParameters { x, factors, parts, scales, rows, columns, count } =
+    let SplitParameters { x, column_scales, terms, scales, rows, columns, term_count: count } =
         SplitParameters::declare(&mut Declarations(*k));
     let split = SplitRow {
-        factors: Some(Optional::new(factors)),
+        column_scales: Some(Optional::new(column_scales)),
         writes_lo: Some(count.gt(1)),
-        ..SplitRow::new(k, (parts, scales), [rows, columns])
+        ..SplitRow::new(k, (terms, scales), [rows, columns])
     };
     let x = row_of(x, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| set(group, load(x, column));
@@ -64,9 +64,9 @@ fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
 }
 
 fn of_swiglu<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
-    let SplitSwiGluParameters { gate, up, out, parts, scales, rows, columns } =
+    let SplitSwiGluParameters { gate, up, out, terms, scales, rows, columns } =
         SplitSwiGluParameters::declare(&mut Declarations(*k));
-    let split = SplitRow::new(k, (parts, scales), [rows, columns]);
+    let split = SplitRow::new(k, (terms, scales), [rows, columns]);
     let [gate, up] = [gate, up].map(|matrix| row_of(matrix, columns));
     let out = Optional::row_of(out, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| {
@@ -82,23 +82,25 @@ fn of_swiglu_backward<'k>(k: &Kernel<'k>) -> Rows<'k, 2> {
         gate,
         up,
         grad_out,
-        gate_factors,
-        up_factors,
+        gate_column_scales,
+        up_column_scales,
         grad_gate,
         grad_up,
-        gate_parts,
-        up_parts,
+        gate_terms,
+        up_terms,
         gate_scales,
         up_scales,
         rows,
         columns,
     } = SplitSwiGluBackwardParameters::declare(&mut Declarations(*k));
-    let split = |factors, parts, scales| SplitRow {
-        factors: Some(Optional::new(factors)),
-        ..SplitRow::new(k, (parts, scales), [rows, columns])
+    let split = |column_scales, terms, scales| SplitRow {
+        column_scales: Some(Optional::new(column_scales)),
+        ..SplitRow::new(k, (terms, scales), [rows, columns])
     };
-    let splits =
-        [split(gate_factors, gate_parts, gate_scales), split(up_factors, up_parts, up_scales)];
+    let splits = [
+        split(gate_column_scales, gate_terms, gate_scales),
+        split(up_column_scales, up_terms, up_scales),
+    ];
     let inputs = [gate, up, grad_out].map(|matrix| row_of(matrix, columns));
     let grads = [grad_gate, grad_up].map(|matrix| Optional::row_of(matrix, columns));
     let fetch = move |column, groups: &[Group<'k>; 2]| {
@@ -150,11 +152,11 @@ struct Rows<'k, const N: usize> {
     fetch: Fetch<'k, N>,
 }
 
-/// The outputs and the column factors of a row that is split.
+/// The outputs and the column scales of a row that is split.
 struct SplitRow<'k> {
-    /// The column factors.
-    factors: Option<Optional<'k>>,
-    /// Both parts, as words of two elements.
+    /// The column scales.
+    column_scales: Option<Optional<'k>>,
+    /// Both terms, as words of two elements.
     hi: Ptr<'k, u32>,
     lo: Ptr<'k, u32>,
     /// Whether lo is written; always if `None`.
@@ -253,7 +255,7 @@ impl<'k, const N: usize> Rows<'k, N> {
         std::array::from_fn(|at| self.splits[at].write_scale(k, largest[at]))
     }
 
-    /// Writes the parts of the groups at `column`.
+    /// Writes the terms of the groups at `column`.
     fn write(
         &self,
         target: SmTarget,
@@ -267,27 +269,29 @@ impl<'k, const N: usize> Rows<'k, N> {
 }
 
 impl<'k> SplitRow<'k> {
-    /// The row of this block in a split matrix with two parts and no factors.
+    /// The row of this block in a split matrix with two terms and no column scales.
     fn new(
         k: &Kernel<'k>,
-        (parts, scales): (Ptr<'k, F16>, Ptr<'k, f32>),
+        (terms, scales): (Ptr<'k, F16>, Ptr<'k, f32>),
         [rows, columns]: [Value<'k, u32>; 2],
     ) -> Self {
         let first = k.ctaid_x().mul_wide(columns);
-        let hi = Ptr::<u32>::from_address(parts.address() + (first << 1));
+        let hi = Ptr::<u32>::from_address(terms.address() + (first << 1));
         let lo = Ptr::<u32>::from_address(hi.address() + (rows.mul_wide(columns) << 1));
-        Self { factors: None, hi, lo, writes_lo: None, scale: scales.at(k.ctaid_x()) }
+        Self { column_scales: None, hi, lo, writes_lo: None, scale: scales.at(k.ctaid_x()) }
     }
 
-    /// The bits of the factors of the group at `column`.
-    fn factors(&self, column: Value<'k, u32>) -> Vec<Value<'k, u32>> {
+    /// The bits of the column scales of the group at `column`.
+    fn column_scales(&self, column: Value<'k, u32>) -> Vec<Value<'k, u32>> {
         let k = column.kernel();
-        let Some(Optional { array, exists }) = self.factors else {
+        let Some(Optional { array, exists }) = self.column_scales else {
             return vec![k.constant(ONE << 23); GROUP as usize];
         };
-        let factors = [(); GROUP as usize].map(|()| k.var(ONE << 23));
-        k.when(exists, || set(&factors, load(array, column).into_iter().map(Value::<f32>::bits)));
-        factors.map(|factor| factor.get()).to_vec()
+        let column_scales = [(); GROUP as usize].map(|()| k.var(ONE << 23));
+        k.when(exists, || {
+            set(&column_scales, load(array, column).into_iter().map(Value::<f32>::bits))
+        });
+        column_scales.map(|scale| scale.get()).to_vec()
     }
 
     /// The maximum of `largest` and the exponent sums of a group.
@@ -296,7 +300,7 @@ impl<'k> SplitRow<'k> {
         (column, group): (Value<'k, u32>, &Group<'k>),
         largest: Value<'k, u32>,
     ) -> Value<'k, u32> {
-        let sums = group.iter().zip(self.factors(column));
+        let sums = group.iter().zip(self.column_scales(column));
         sums.map(|(value, factor)| exponent_sum(value.get(), factor))
             .fold(largest, |largest, sum| largest.max(sum))
     }
@@ -311,18 +315,18 @@ impl<'k> SplitRow<'k> {
         largest
     }
 
-    /// Writes the parts of a group.
+    /// Writes the terms of a group.
     fn write(
         &self,
         target: SmTarget,
         (column, group): (Value<'k, u32>, &Group<'k>),
         largest: Value<'k, u32>,
     ) {
-        let elements = group.iter().zip(self.factors(column));
-        let parts: Vec<_> =
+        let elements = group.iter().zip(self.column_scales(column));
+        let terms: Vec<_> =
             elements.map(|(value, factor)| split(value.get(), factor, largest)).collect();
-        let store = |part: usize, to: Ptr<'k, u32>| {
-            let word = |at: usize| f16::pack(target, [parts[at][part], parts[at + 1][part]]);
+        let store = |term: usize, to: Ptr<'k, u32>| {
+            let word = |at: usize| f16::pack(target, [terms[at][term], terms[at + 1][term]]);
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
         };
         store(0, self.hi);
@@ -345,7 +349,7 @@ fn exponent(bits: Value<'_, u32>) -> Value<'_, u32> {
     (bits >> 23) & 255
 }
 
-/// Both parts of an element before their rounding to f16. `largest` is the largest exponent sum of
+/// Both terms of an element before their rounding to f16. `largest` is the largest exponent sum of
 /// its row.
 fn split<'k>(
     value: Value<'k, f32>,

@@ -20,7 +20,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn split_k_sum(k: &Kernel<'_>, target: SmTarget) {
-    let SplitKSumParameters { partials, out, out_bf16, parts: splits, n } =
+    let SplitKSumParameters { partials, out, out_bf16, splits, n } =
         SplitKSumParameters::declare(&mut Declarations(*k));
     let out = Output::new(out, out_bf16);
     let vec4 = k.ctaid_x() * k.ntid_x() + k.tid_x();

@@ -3,8 +3,8 @@
 //! | Entries | Formula | Used for |
 //! |---|---|---|
 //! | `dora_norms*` | `n` and `m / n` | once for each update of the matrices |
-//! | `dora_scale*` | `y = z ⊙ factors + bias` | forward pass |
-//! | `dora_scale_backward*` | `dz = dy ⊙ factors`, `dm = Σ dy ⊙ z / n` | backward pass |
+//! | `dora_scale*` | `y = z ⊙ mag_norm_scales + bias` | forward pass |
+//! | `dora_scale_backward*` | `dz = dy ⊙ mag_norm_scales`, `dm = Σ dy ⊙ z / n` | backward pass |
 //!
 //! The kernels of LoRA compute the products and their updates. All arithmetic is f32.
 

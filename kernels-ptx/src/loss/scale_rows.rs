@@ -1,4 +1,4 @@
-//! Scales rows: `out[r, c] = x[r, c] · factors[r ÷ rows_of_factor]`.
+//! Scales rows: `out[r, c] = x[r, c] · scales[r ÷ rows_of_factor]`.
 //!
 //! Grid: one block of 256 threads per row; thread t has the columns t, t + 256, …
 //! Deterministic: one thread computes each element from one input.
@@ -16,7 +16,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn scale_rows(k: &Kernel<'_>) {
-    let ScaleRowsParameters { x, factors, out, width, rows_of_factor } =
+    let ScaleRowsParameters { x, scales, out, width, rows_of_factor } =
         ScaleRowsParameters::declare(&mut Declarations(*k));
     k.max_threads(THREADS);
 
@@ -24,6 +24,6 @@ fn scale_rows(k: &Kernel<'_>) {
     let factor = row / rows_of_factor;
     let first = row * width;
     k.range(k.tid_x(), width, THREADS, |column| {
-        out.store(first + column, x.load(first + column) * factors.load(factor));
+        out.store(first + column, x.load(first + column) * scales.load(factor));
     });
 }

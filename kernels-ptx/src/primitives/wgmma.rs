@@ -11,10 +11,10 @@ pub(crate) const WARPGROUP_THREADS: u32 = 128;
 pub(crate) const ROWS: u32 = 64;
 /// Steps of K of an instruction.
 pub(crate) const STEPS: u32 = 16;
-/// The parts of split operands a and b in each of their products, the small products first:
+/// The terms of split operands a and b in each of their products, the small products first:
 /// `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`.
 pub(crate) const SPLIT_PRODUCTS: &[[usize; 2]] = &[[1, 0], [0, 1], [0, 0]];
-/// The same if b has no low part.
+/// The same if b has no low term.
 pub(crate) const SPLIT_PRODUCTS_WITH_HIGH_B: &[[usize; 2]] = &[[1, 0], [0, 0]];
 /// Bytes of a line.
 const LINE_BYTES: u32 = LINE_WORDS * 4;

@@ -74,7 +74,14 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
             .with(dtype_options(Dtype::Bf16))
             .with(&["--decode", &joined(&[*position, *capacity])]),
         Case::Products { rows, layers } => example("gemm_speed", place)
-            .with(&["--bf16", "--streamed", "--bf16-results", "--weights", "bf16", "--chosen"])
+            .with(&[
+                "--bf16",
+                "--bf16-activations",
+                "--bf16-results",
+                "--weights",
+                "bf16",
+                "--chosen",
+            ])
             .with(&["--rows", &rows.to_string(), "--layers", &list(layers), &out]),
         Case::Attention { sizes } => example("attention_speed", place).with(&[
             "--dtype",

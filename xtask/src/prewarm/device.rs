@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 use retrograph_kernels::{Kernel, ParameterKind, images};
 use retrograph_runtime::modules::{
-    Bundle, CacheOptions, Compiler, Warming, WorkerCommand, serve_compiler,
+    Bundle, CacheOptions, CompileOptions, Compiler, WorkerCommand, serve_compiler,
 };
 use retrograph_runtime::{
     Context, DeviceBuffer, DeviceIndex, Driver, Function, KernelArguments, KernelLaunch,
@@ -91,8 +91,8 @@ pub(super) fn check(
     let bundle = arguments.bundle.as_ref().filter(|_| !simulated);
     let bundles = bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
     let compiler = if simulated { Compiler::Driver } else { name.compile_processes()? };
-    let warming = Warming { compiler, ..Warming::default() };
-    let cache = ModuleCache::with(&context, CacheOptions { bundles, warming, disk: None });
+    let warming = CompileOptions { compiler, ..CompileOptions::default() };
+    let cache = ModuleCache::with(&context, CacheOptions { bundles, compile: warming, disk: None });
     let mut requirements = Requirements::default();
     retrograph_kernels::all().iter().for_each(|kernel| requirements.insert(kernel));
     let loading = bar(0, "load");
@@ -172,7 +172,7 @@ impl Launcher {
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
         // Earlier kernels may have written to the buffer, and some kernels read addresses from it.
         // SAFETY: the range is the scratch buffer, which outlives the fill.
-        unsafe { self.stream.fill_u32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };
+        unsafe { self.stream.memset_d32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };
         // SAFETY: the arguments match the kernel's parameters, sizes of 0 bound its accesses, and
         // the scratch buffer lives until the stream is synchronized.
         let launched = unsafe { self.stream.launch(&launch) };

@@ -11,7 +11,7 @@ use retrograph_finetune::{
     TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
-use retrograph_runtime::modules::{Bundle, CacheDir, CacheOptions, Compiler, Warming};
+use retrograph_runtime::modules::{Bundle, CacheDir, CacheOptions, CompileOptions, Compiler};
 use serde_json::{Value, json};
 
 use super::{Arguments, Findings, bar};
@@ -97,15 +97,15 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let with = |options| ModuleCache::with(&context, options);
     // Includes opening the bundle.
     let started = Instant::now();
-    let by = |compiler| Warming { compiler, ..Warming::default() };
+    let by = |compiler| CompileOptions { compiler, ..CompileOptions::default() };
     let options = match case {
         "serial" => CacheOptions::default(),
         "processes" => {
-            CacheOptions { disk, warming: by(device.compile_processes()?), ..Default::default() }
+            CacheOptions { disk, compile: by(device.compile_processes()?), ..Default::default() }
         }
         "ptxas" => {
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
-            CacheOptions { disk, warming: by(Compiler::Ptxas(path)), ..Default::default() }
+            CacheOptions { disk, compile: by(Compiler::Ptxas(path)), ..Default::default() }
         }
         "fill" | "disk" => CacheOptions { disk: filled, ..Default::default() },
         "bundle" => {
@@ -129,7 +129,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     // The memory queries of a report, before and after loading.
     let asked = Instant::now();
     for _ in 0..2 {
-        context.memory()?;
+        context.mem_get_info()?;
     }
     let parts = [opened, report.images.iter().map(|image| image.elapsed).sum(), asked.elapsed()];
     let [open, images, memory] = parts.map(|part| part.as_secs_f64() * 1e3);

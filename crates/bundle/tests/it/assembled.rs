@@ -74,7 +74,7 @@ fn a_bundle_has_every_image_for_each_of_its_targets() {
     assert_eq!(code(&other, "sm_90"), Some(format!("-arch=sm_90\n{other}")));
     assert_eq!(code(&other, "sm_80"), None);
     let listed = bundle.find(&digest_of(STORE), "sm_80".parse().unwrap()).unwrap();
-    assert_eq!((listed.name(), listed.maker()), ("store", "build 1"));
+    assert_eq!((listed.name(), listed.producer()), ("store", "build 1"));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn an_assembler_that_makes_no_code_or_takes_too_long_is_an_error() {
     let nothing = program(folder.path(), "exit 0");
     let error = nothing.assemble(STORE, target).unwrap_err();
     assert!(matches!(error, AssembleError::Io { .. }), "{error}");
-    let slow = program(folder.path(), "sleep 60").with_limit(Duration::from_millis(20));
+    let slow = program(folder.path(), "sleep 60").with_timeout(Duration::from_millis(20));
     let error = slow.assemble(STORE, target).unwrap_err();
     assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
 }

@@ -24,7 +24,7 @@ fn machine_code_is_an_elf_file_and_the_same_each_time() {
         assert!(code.starts_with(b"\x7fELF"), "{device}");
     }
     let listed = bundle.find(&digest_of(STORE), "sm_80".parse().unwrap()).unwrap();
-    assert!(listed.maker().contains("cuda_"), "{}", listed.maker());
+    assert!(listed.producer().contains("cuda_"), "{}", listed.producer());
     Bundle::build(&second, &images, &assembler).unwrap();
     assert_eq!(std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap());
 

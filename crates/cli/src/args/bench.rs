@@ -72,7 +72,7 @@ impl BenchArguments {
     /// rate is too small to diverge. Weights are random, so only the LoRA options of an adapter are
     /// used.
     pub(crate) fn config(&self) -> Result<TrainingConfig, Error> {
-        let f16_copies = if self.bf16_weights { F16Copies::OnePart } else { F16Copies::TwoParts };
+        let f16_copies = if self.bf16_weights { F16Copies::OneTerm } else { F16Copies::TwoTerms };
         let mode = match &self.model.lora.adapter {
             Some(path) => Mode::Lora(Adapter::open(path)?.lora()),
             None => self.model.mode(self.model.preset.default_rank(), true),

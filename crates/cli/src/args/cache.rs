@@ -8,7 +8,7 @@ use clap::Args;
 use retrograph_finetune::{Device, DeviceChoice};
 use retrograph_runtime::ModuleCache;
 use retrograph_runtime::modules::{
-    Bundle, CacheDir, CacheOptions, Compiler, Warming, WorkerCommand,
+    Bundle, CacheDir, CacheOptions, CompileOptions, Compiler, WorkerCommand,
 };
 
 use super::up_to;
@@ -102,11 +102,11 @@ impl CacheArguments {
         let bundles = bundles.collect::<Result<_, _>>()?;
         let choice = if device.simulated { DeviceChoice::Simulated } else { choice };
         let warming = self.warming(choice)?;
-        Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
+        Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, compile: warming }))
     }
 
     /// Fails only if compiler processes are requested and the path of this program is unknown.
-    fn warming(&self, device: DeviceChoice) -> Result<Warming, CliError> {
+    fn warming(&self, device: DeviceChoice) -> Result<CompileOptions, CliError> {
         let compiler = match &self.compile {
             None if device == DeviceChoice::Simulated => Compiler::Driver,
             None => processes(device).unwrap_or_default(),
@@ -114,7 +114,7 @@ impl CacheArguments {
             Some(CompileChoice::Ptxas(path)) => Compiler::Ptxas(path.clone()),
             Some(CompileChoice::Processes) => processes(device).map_err(CliError::OwnProgram)?,
         };
-        Ok(Warming { compiler, workers: self.compile_workers, ..Warming::default() })
+        Ok(CompileOptions { compiler, workers: self.compile_workers, ..CompileOptions::default() })
     }
 }
 
@@ -156,14 +156,14 @@ mod tests {
         cache: CacheArguments,
     }
 
-    fn warming(line: &[&str], device: &str) -> Warming {
+    fn warming(line: &[&str], device: &str) -> CompileOptions {
         let line = Line::parse_from([&["program"], line].concat());
         line.cache.warming(device.parse().unwrap()).unwrap()
     }
 
     #[test]
     fn compiler_processes_are_the_default_only_on_a_gpu() {
-        let Warming { compiler, workers, .. } = warming(&[], "cuda:1");
+        let CompileOptions { compiler, workers, .. } = warming(&[], "cuda:1");
         let Compiler::Processes(command) = compiler else { panic!("{compiler:?}") };
         assert_eq!(command.arguments, ["compile-worker", "--device", "cuda:1"]);
         assert_eq!(workers, 0, "the default number");

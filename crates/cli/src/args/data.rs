@@ -55,7 +55,9 @@ impl DataArguments {
                 if !found.is_file() || found.len() < CACHED_BYTES {
                     return None;
                 }
-                default_cache().inspect_err(|why| fact("tokens", format!("in memory: {why}"))).ok()
+                default_cache()
+                    .inspect_err(|reason| fact("tokens", format!("in memory: {reason}")))
+                    .ok()
             }
         }
     }

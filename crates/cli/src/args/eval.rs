@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
 
-use super::{
-    CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, default_seq, real_dtype,
-};
+use super::{CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, default_seq, real_dtype};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
@@ -80,7 +78,7 @@ impl EvalArguments {
         base: Option<&ModelDirectory>,
     ) -> TrainingConfig {
         // Few batches do not save the time that uploading two-part copies takes.
-        let precision = config.precision.of_base(base).without_two_part_copies();
+        let precision = config.precision.of_base(base).without_two_term_copies();
         TrainingConfig { batch: self.batch, seq: self.seq(base), precision, ..config }
     }
 

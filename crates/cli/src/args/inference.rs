@@ -27,6 +27,6 @@ impl InferenceArguments {
     /// Returns the options of a generator whose KV cache holds `max_length` tokens.
     pub(crate) fn options(&self, max_length: usize, verify: bool) -> GeneratorOptions {
         let build = BuildOptions { policy: self.strategy.policy(), ..BuildOptions::default() };
-        GeneratorOptions { max_length, texts: 1, cache: self.cache_dtype, build, verify }
+        GeneratorOptions { max_length, batch: 1, cache: self.cache_dtype, build, verify }
     }
 }

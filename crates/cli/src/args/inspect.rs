@@ -8,8 +8,8 @@ use retrograph_finetune::{Mode, ModelDirectory, OptimizerConfig, TrainingConfig}
 use crate::error::CliError;
 
 use super::{
-    HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments,
-    default_seq, real_dtype,
+    HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments, default_seq,
+    real_dtype,
 };
 
 #[derive(Debug, Args)]

@@ -118,7 +118,8 @@ const MAX_DEFAULT_SEQ: usize = 4096;
 
 /// Returns the default of `--seq` for the model `base`, if memory allows it.
 pub(crate) fn default_seq(base: &ModelDirectory) -> usize {
-    base.positions().map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))
+    base.max_position_embeddings()
+        .map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))
 }
 
 /// Default of `--dtype` in training and evaluation: bf16 for a `real` model.
@@ -297,10 +298,10 @@ impl FinetuneArguments {
         let preference = self.preference.config();
         let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
         let RankArguments { ranks, bucket_size, .. } = self.ranks;
-        let batch = self.micro_batch().div_ceil(ranks.count);
-        let group_bytes = bucket_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let batch = self.micro_batch().div_ceil(ranks.world_size);
+        let bucket_bytes = bucket_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let step = self.micro_batching.step(batch);
-        StepOptions { packed, preference, ranks, group_bytes, ..step }
+        StepOptions { packed, preference, ranks, bucket_bytes, ..step }
     }
 
     /// Returns the sequences per forward and backward pass, over all ranks.
@@ -326,7 +327,9 @@ impl FinetuneArguments {
     /// Fails if the strategy cannot run the collectives of several GPUs.
     pub(crate) fn require_strategy(&self) -> Result<(), CliError> {
         match self.strategy {
-            StrategyArgument::Manual if self.ranks.ranks.count > 1 => Err(CliError::ManualOfRanks),
+            StrategyArgument::Manual if self.ranks.ranks.world_size > 1 => {
+                Err(CliError::ManualOfRanks)
+            }
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The arguments for preference training.
 
 use clap::Args;
-use retrograph_finetune::PreferenceConfig;
+use retrograph_finetune::DpoConfig;
 
 use crate::error::CliError;
 
@@ -27,8 +27,8 @@ pub(crate) struct PreferenceArguments {
 
 impl PreferenceArguments {
     /// Returns the objective, if the run has preferences.
-    pub(crate) fn config(self) -> Option<PreferenceConfig> {
-        self.dpo.then(|| PreferenceConfig {
+    pub(crate) fn config(self) -> Option<DpoConfig> {
+        self.dpo.then(|| DpoConfig {
             beta: self.dpo_beta.unwrap_or(DEFAULT_BETA),
             label_smoothing: self.dpo_label_smoothing.unwrap_or(0.0),
         })

@@ -1,7 +1,7 @@
 //! The arguments for sampling.
 
 use clap::Args;
-use retrograph_finetune::{GenerationDefaults, Sampling};
+use retrograph_finetune::{GenerationConfig, Sampling};
 
 /// The model's generation_config.json gives the defaults.
 #[derive(Debug, Args)]
@@ -31,8 +31,8 @@ pub(crate) struct SamplingArguments {
 
 impl SamplingArguments {
     /// Returns the sampling parameters, with `defaults` from the model.
-    pub(crate) fn resolve(&self, defaults: &GenerationDefaults) -> Sampling {
-        let meant = Sampling::by(defaults);
+    pub(crate) fn resolve(&self, defaults: &GenerationConfig) -> Sampling {
+        let meant = Sampling::from_config(defaults);
         // --top-k and --top-p have no effect on greedy decoding, so they ask for sampling.
         let draws = self.top_k.is_some() || self.top_p.is_some();
         let fallback = match meant.temperature {
@@ -62,27 +62,27 @@ mod tests {
         arguments: SamplingArguments,
     }
 
-    fn sampling(line: &[&str], defaults: &GenerationDefaults) -> Sampling {
+    fn sampling(line: &[&str], defaults: &GenerationConfig) -> Sampling {
         Line::parse_from(["program"].iter().chain(line)).arguments.resolve(defaults)
     }
 
     #[test]
     fn arguments_override_the_defaults_of_the_model() {
-        let defaults = GenerationDefaults {
+        let defaults = GenerationConfig {
             do_sample: Some(true),
             temperature: Some(0.7),
             top_k: Some(20),
-            ..GenerationDefaults::default()
+            ..GenerationConfig::default()
         };
         let seeded = Sampling { seed: 42, ..Sampling::greedy() };
-        assert_eq!(sampling(&[], &GenerationDefaults::default()), seeded);
+        assert_eq!(sampling(&[], &GenerationConfig::default()), seeded);
         let meant = Sampling { temperature: 0.7, top_k: 20, ..seeded };
         assert_eq!(sampling(&[], &defaults), meant);
         let line = ["--temperature", "1.5", "--top-k", "0", "--seed", "7"];
         let asked = Sampling { temperature: 1.5, top_k: 0, seed: 7, ..meant };
         assert_eq!(sampling(&line, &defaults), asked);
         assert_eq!(sampling(&["--greedy"], &defaults).temperature, 0.0);
-        let plain = GenerationDefaults::default();
+        let plain = GenerationConfig::default();
         assert_eq!(sampling(&["--top-p", "0.9"], &plain).temperature, 1.0);
     }
 }

@@ -35,7 +35,7 @@ impl Placement {
     /// Rank 0 of three, on several hosts.
     pub(super) fn example() -> Self {
         Self {
-            ranks: Ranks { rank: 0, count: 3 },
+            ranks: Ranks { rank: 0, world_size: 3 },
             local_rank: 0,
             address: "node7:4000".to_owned(),
             host_variable: Some("MASTER_ADDR"),
@@ -199,7 +199,7 @@ fn number(launcher: &str, name: &str, text: &str) -> Result<usize, CliError> {
 
 fn ranks(launcher: &str, rank: usize, count: usize) -> Result<Ranks, CliError> {
     if rank < count {
-        return Ok(Ranks { rank, count });
+        return Ok(Ranks { rank, world_size: count });
     }
     Err(CliError::Ranks(format!(
         "{launcher} says that this is rank {rank} of {count}; ranks are counted from 0"
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn torchrun_places_ranks_and_its_store_keeps_its_port() {
         let placement = found(&TORCH).unwrap().unwrap();
-        assert_eq!(placement.ranks, Ranks { rank: 3, count: 4 });
+        assert_eq!(placement.ranks, Ranks { rank: 3, world_size: 4 });
         assert_eq!((placement.local_rank, placement.hosts), (1, false));
         assert_eq!(placement.address, "node7:29500");
         assert_eq!(placement.host_variable, Some("MASTER_ADDR"));

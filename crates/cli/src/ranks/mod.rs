@@ -37,7 +37,7 @@ impl Role {
                 Err(CliError::Ranks(format!(
                     "--gpus {gpus} starts processes, but {} has started {} already; leave out \
                      --gpus",
-                    placement.starter, placement.ranks.count
+                    placement.starter, placement.ranks.world_size
                 )))
             }
             (Some(placement), _) => Ok(Self::Rank(placement)),

@@ -41,7 +41,7 @@ impl Rank {
         let coordinator = match placement.hosts {
             true => {
                 let listen = placement.listen.as_str();
-                Some(Coordinator::listen(listen, ranks.count, options).map_err(failed)?)
+                Some(Coordinator::listen(listen, ranks.world_size, options).map_err(failed)?)
             }
             false => None,
         };
@@ -51,7 +51,7 @@ impl Rank {
         let group = waiting::during(waiting::QUIET, say, join);
         let group = group.map_err(|error| unjoined(error, &placement))?;
         end_with(group.clone());
-        let Ranks { count, .. } = ranks;
+        let Ranks { world_size: count, .. } = ranks;
         fact("ranks", format!("{count} processes, started by {}", placement.starter));
         Ok(Self { placement, nccl, group, coordinator })
     }
@@ -121,7 +121,7 @@ fn say_that_it_waits(
     options: GroupOptions,
 ) {
     if placement.starter != OURS {
-        let notice = waiting::notice(placement, coordinator, options.join);
+        let notice = waiting::notice(placement, coordinator, options.join_timeout);
         let _ = writeln!(std::io::stderr(), "{}", screen::printable(&notice));
     }
 }

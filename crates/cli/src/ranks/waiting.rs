@@ -33,7 +33,7 @@ pub(super) fn notice(
     coordinator: Option<&Coordinator>,
     limit: Duration,
 ) -> String {
-    let Placement { ranks: Ranks { rank, count }, address, listen, .. } = placement;
+    let Placement { ranks: Ranks { rank, world_size: count }, address, listen, .. } = placement;
     let missing = coordinator.map(Coordinator::missing).unwrap_or_default();
     let place = if coordinator.is_some() { listen } else { address };
     let missing = missing.first().map_or(String::new(), |first| {

@@ -26,8 +26,8 @@ impl Startup {
         match stage {
             Stage::WithoutCopies { bytes } => {
                 let bytes = HumanBytes(*bytes as u64);
-                let why = format!("the f16 copies ({bytes}) do not fit in memory");
-                fact("weights", format!("frozen weights are split in each step: {why}"));
+                let reason = format!("the f16 copies ({bytes}) do not fit in memory");
+                fact("weights", format!("frozen weights are split in each step: {reason}"));
             }
             Stage::Warming(progress) => {
                 self.progress(("warm", progress.image), progress.done, progress.total);

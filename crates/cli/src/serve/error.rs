@@ -57,8 +57,8 @@ impl ApiError {
     }
 
     /// A body that is not a valid request, because of `why`.
-    pub(super) fn body(why: impl fmt::Display) -> Self {
-        let message = format!("the request cannot be used: {why}");
+    pub(super) fn body(reason: impl fmt::Display) -> Self {
+        let message = format!("the request cannot be used: {reason}");
         Self::new(StatusCode::BAD_REQUEST, "invalid_body", message)
     }
 

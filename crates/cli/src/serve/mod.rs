@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     let names = names(arguments)?;
     let key = arguments.api_key_file.as_deref().map(key).transpose()?;
     let address = SocketAddr::new(arguments.host, arguments.port);
-    let listening = |why| CliError::Listen { address, why };
+    let listening = |reason| CliError::Listen { address, reason };
     let listener = TcpListener::bind(address).map_err(listening)?;
     listener.set_nonblocking(true).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
@@ -165,14 +165,14 @@ fn names(arguments: &ServeArguments) -> Result<Vec<String>, CliError> {
 /// Returns the digest of the key in a file.
 fn key(path: &Path) -> Result<[u8; 32], CliError> {
     use std::io::Read;
-    let failed = |why| CliError::Read { what: "the key", path: path.to_owned(), why };
+    let failed = |reason| CliError::Read { what: "the key", path: path.to_owned(), reason };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(MAX_KEY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     let key = text.trim();
     if key.is_empty() || key.contains(char::is_whitespace) || text.len() as u64 > MAX_KEY_BYTES {
-        let why = "it must have one line with the key, and nothing else";
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
+        let reason = "it must have one line with the key, and nothing else";
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, reason)));
     }
     Ok(Sha256::digest(key).into())
 }

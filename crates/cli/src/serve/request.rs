@@ -1,6 +1,6 @@
 //! Requests of the OpenAI API: supported and refused fields.
 
-use retrograph_finetune::{GenerationDefaults, Sampling};
+use retrograph_finetune::{GenerationConfig, Sampling};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
@@ -142,8 +142,8 @@ impl<T> ApiRequest<T> {
             };
             if !harmless.contains(&value.to_string().as_str()) {
                 let only = harmless.join(" or ");
-                let why = format!("{name} is {value}, but only {only} is supported");
-                return Err(ApiError::invalid(why));
+                let reason = format!("{name} is {value}, but only {only} is supported");
+                return Err(ApiError::invalid(reason));
             }
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Common {
     /// Returns the sampling parameters, with `defaults` from the model and `seed` if there is none.
     pub(super) fn sampling(
         &self,
-        defaults: &GenerationDefaults,
+        defaults: &GenerationConfig,
         seed: u64,
     ) -> Result<Sampling, ApiError> {
         let arguments = SamplingArguments {
@@ -181,8 +181,9 @@ impl Common {
         match self.max_completion_tokens.or(self.max_tokens) {
             Some(0) => Err(ApiError::invalid("max_tokens must be at least 1")),
             Some(asked) if asked > max => {
-                let why = format!("max_tokens is {asked}, above the limit of {max} of this server");
-                Err(ApiError::invalid(why))
+                let reason =
+                    format!("max_tokens is {asked}, above the limit of {max} of this server");
+                Err(ApiError::invalid(reason))
             }
             asked => Ok(asked.unwrap_or(max)),
         }
@@ -196,8 +197,8 @@ impl Common {
             Stop::Many(texts) => texts.clone(),
         };
         if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
-            let why = format!("stop must be up to {MAX_STOPS} strings that are not empty");
-            return Err(ApiError::invalid(why));
+            let reason = format!("stop must be up to {MAX_STOPS} strings that are not empty");
+            return Err(ApiError::invalid(reason));
         }
         Ok(stops)
     }
@@ -225,9 +226,9 @@ impl Content {
                 .map(|part| match (part.kind.as_str(), &part.text) {
                     ("text", Some(text)) => Ok(text.as_str()),
                     (kind, _) => {
-                        let why =
+                        let reason =
                             format!("a content part of type {kind:?}, but only text is supported");
-                        Err(ApiError::invalid(why))
+                        Err(ApiError::invalid(reason))
                     }
                 })
                 .collect(),
@@ -263,11 +264,11 @@ mod tests {
         let found = found.common;
         assert_eq!((found.tokens(10).unwrap(), found.streams()), (3, Some(true)));
         assert_eq!(found.stops().unwrap(), ["a", "b"]);
-        let sampling = found.sampling(&GenerationDefaults::default(), 7).unwrap();
+        let sampling = found.sampling(&GenerationConfig::default(), 7).unwrap();
         assert_eq!((sampling.temperature, sampling.seed), (0.5, u64::MAX));
         let plain = common(json!({}));
         assert_eq!((plain.tokens(10).unwrap(), plain.streams()), (10, None));
-        assert_eq!(plain.sampling(&GenerationDefaults::default(), 7).unwrap().seed, 7);
+        assert_eq!(plain.sampling(&GenerationConfig::default(), 7).unwrap().seed, 7);
     }
 
     #[test]
@@ -288,7 +289,7 @@ mod tests {
         assert!(common(json!({ "max_tokens": 0 })).tokens(10).is_err());
         assert!(common(json!({ "stop": "" })).stops().is_err());
         let hot = common(json!({ "temperature": -1.0 }));
-        assert!(hot.sampling(&GenerationDefaults::default(), 0).is_err());
+        assert!(hot.sampling(&GenerationConfig::default(), 0).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use retrograph_finetune::{
-    ChatTemplate, Conversation, GenerationDefaults, HubError, Sampling, TextRequest, Tokenizer,
+    ChatTemplate, Conversation, GenerationConfig, HubError, Sampling, TextRequest, Tokenizer,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -23,7 +23,7 @@ pub(super) struct Server {
     pub(super) names: Vec<String>,
     pub(super) tokenizer: Tokenizer,
     pub(super) template: Option<ChatTemplate>,
-    pub(super) defaults: GenerationDefaults,
+    pub(super) defaults: GenerationConfig,
     pub(super) vocab: usize,
     pub(super) capacity: usize,
     pub(super) max_tokens: usize,
@@ -112,9 +112,9 @@ impl Server {
         }
         if let Some(token) = prompt.iter().find(|token| **token as usize >= self.vocab) {
             let vocab = self.vocab;
-            let why =
+            let reason =
                 format!("the prompt has token {token}, but the model has only {vocab} tokens");
-            return Err(ApiError::invalid(why));
+            return Err(ApiError::invalid(reason));
         }
         Ok(Prepared {
             model,

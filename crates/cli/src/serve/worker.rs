@@ -120,7 +120,7 @@ impl Worker<'_> {
                 prompt: &job.prompt,
                 max_tokens: job.max_tokens,
                 sampling: job.sampling,
-                ends: self.ends,
+                eos: self.ends,
             };
             match model.batch.start(&request) {
                 Ok(slot) => {

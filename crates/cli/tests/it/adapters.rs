@@ -29,7 +29,7 @@ fn a_run_writes_an_adapter_from_which_another_starts() {
     for (step, line) in lines.iter().enumerate() {
         assert_eq!((&line["step"], &line["clock"]), (&step.into(), &"SIMULATED".into()));
         assert_eq!(line["loss"], losses[step]);
-        assert!(line["norm"].is_number() && line["lr"].is_number());
+        assert!(line["grad_norm"].is_number() && line["lr"].is_number());
     }
 
     // The first batch is the same; the weights are not.

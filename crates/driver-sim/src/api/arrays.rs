@@ -98,7 +98,7 @@ impl State {
         array.address = allocated.map_err(|error| memory_refusal(&error))?;
         let handle = self.handle();
         self.arrays.insert(handle, array);
-        output.put(handle)
+        output.write(handle)
     }
 
     pub(crate) fn cuArrayGetDescriptor_v2(
@@ -112,7 +112,7 @@ impl State {
         if Depth != 0 || Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0 {
             return Err(self.unsupported("the descriptor without depth of an array with depth"));
         }
-        descriptor.put(CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels })
+        descriptor.write(CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels })
     }
 
     pub(crate) fn cuArray3DGetDescriptor_v2(
@@ -122,7 +122,7 @@ impl State {
     ) -> Call {
         descriptor.require()?;
         let known = self.array(array)?.descriptor;
-        descriptor.put(known)
+        descriptor.write(known)
     }
 
     pub(crate) fn cuArrayDestroy(&mut self, array: CUarray) -> Call {

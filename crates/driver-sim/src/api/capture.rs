@@ -45,7 +45,7 @@ impl State {
     }
 
     pub(crate) fn cuStreamEndCapture(&mut self, stream: CUstream, graph: Out<CUgraph>) -> Call {
-        graph.offer(CUgraph::NULL);
+        graph.write_unless_null(CUgraph::NULL);
         let stream = self.resolve(stream)?;
         if self.is_legacy(stream) {
             self.refuse_legacy_stream(stream)?;
@@ -72,7 +72,7 @@ impl State {
         }
         let found = self.remove_capture(capture).ok_or(none)?;
         self.graphs.get_mut(found.graph)?.owner = Owner::Program;
-        graph.offer(found.graph);
+        graph.write_unless_null(found.graph);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl State {
         status: Out<CUstreamCaptureStatus>,
     ) -> Call {
         let (found, _) = self.capture_status(stream)?;
-        status.put(found)
+        status.write(found)
     }
 
     pub(crate) fn cuStreamGetCaptureInfo_v2(
@@ -131,19 +131,19 @@ impl State {
         count: Out<usize>,
     ) -> Call {
         let (found, capture) = self.capture_status(stream)?;
-        status.put(found)?;
+        status.write(found)?;
         if found != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Ok(());
         }
         let stream = self.resolve(stream)?;
         let member = self.streams.get(stream)?.member.clone();
         if let (Some(open), Some(member)) = (self.captures.get_mut(&capture), member) {
-            id.offer(self.graphs.get(open.graph)?.capture_number.unwrap_or(capture));
+            id.write_unless_null(self.graphs.get(open.graph)?.capture_number.unwrap_or(capture));
             let edges = vec![CUgraphEdgeData::default(); member.dependencies.len()];
             open.reported = (member.dependencies, edges);
-            graph.offer(open.graph);
-            dependencies.offer(first(&open.reported.0));
-            count.offer(open.reported.0.len());
+            graph.write_unless_null(open.graph);
+            dependencies.write_unless_null(first(&open.reported.0));
+            count.write_unless_null(open.reported.0.len());
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl State {
         let member = self.streams.get(stream)?.member.as_ref();
         let open = member.and_then(|member| self.captures.get(&member.capture));
         if let Some(open) = open.filter(|open| open.invalidated_by.is_none()) {
-            edges.offer(first(&open.reported.1));
+            edges.write_unless_null(first(&open.reported.1));
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl State {
         }
         let new = mode.get()?;
         let old = std::mem::replace(&mut self.thread().capture_mode, new);
-        mode.put(old)
+        mode.write(old)
     }
 }
 

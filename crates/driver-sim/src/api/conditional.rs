@@ -33,7 +33,7 @@ impl State {
         let defaults = &mut self.graphs.get_mut(root)?.defaults;
         defaults.push((flags & CU_GRAPH_COND_ASSIGN_DEFAULT != 0).then_some(default));
         let number = defaults.len() as u64;
-        handle.put(number)
+        handle.write(number)
     }
 
     /// Refuses null, even if a context is current.

@@ -37,7 +37,7 @@ impl State {
         self.live_device(ordinal)?;
         let handle = self.create_additional_context(ordinal, flags);
         self.thread().contexts.push(handle);
-        context.put(handle)
+        context.write(handle)
     }
 
     pub(crate) fn cuCtxCreate_v4(
@@ -109,7 +109,7 @@ impl State {
 
     pub(crate) fn cuCtxGetCurrent(&mut self, context: Out<CUcontext>) -> Call {
         let current = self.current_context();
-        context.put(current)
+        context.write(current)
     }
 
     pub(crate) fn cuCtxPushCurrent_v2(&mut self, context: CUcontext) -> Call {
@@ -124,7 +124,7 @@ impl State {
     pub(crate) fn cuCtxPopCurrent_v2(&mut self, context: Out<CUcontext>) -> Call {
         let popped = self.thread().contexts.pop();
         let empty = refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextEmpty);
-        context.offer(popped.ok_or(empty)?);
+        context.write_unless_null(popped.ok_or(empty)?);
         Ok(())
     }
 
@@ -132,15 +132,15 @@ impl State {
         let context = self.current_context();
         // Destroyed contexts are allowed.
         if let Some(ordinal) = self.context_ordinals.get(&context.number()).copied() {
-            return device.put(CUdevice::try_from(ordinal).unwrap_or(CUdevice::MAX));
+            return device.write(CUdevice::try_from(ordinal).unwrap_or(CUdevice::MAX));
         }
         let index = self.current_even_lost()?;
-        device.put(self.ordinal(index))
+        device.write(self.ordinal(index))
     }
 
     pub(crate) fn cuCtxGetDevice_v2(&mut self, device: Out<CUdevice>, context: CUcontext) -> Call {
         let index = self.named_or_current(context)?;
-        device.put(self.ordinal(index))
+        device.write(self.ordinal(index))
     }
 
     /// The device ordinal of a context.
@@ -161,7 +161,7 @@ impl State {
     pub(crate) fn cuCtxGetFlags(&mut self, flags: Out<u32>) -> Call {
         let index = self.current_even_lost()?;
         let always = if index < self.config.devices { MAPPED } else { 0 };
-        flags.put(self.devices[index].flags | always)
+        flags.write(self.devices[index].flags | always)
     }
 
     pub(crate) fn cuCtxSetFlags(&mut self, flags: u32) -> Call {
@@ -174,11 +174,11 @@ impl State {
     pub(crate) fn cuCtxGetId(&mut self, context: CUcontext, id: Out<u64>) -> Call {
         id.require()?;
         let index = self.named_or_current(context)?;
-        id.put(index as u64 + 1)
+        id.write(index as u64 + 1)
     }
 
     pub(crate) fn cuCtxGetApiVersion(&mut self, context: CUcontext, version: Out<u32>) -> Call {
         self.named_or_current(context)?;
-        version.put(API_VERSION)
+        version.write(API_VERSION)
     }
 }

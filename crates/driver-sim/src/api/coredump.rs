@@ -70,7 +70,7 @@ impl State {
         use CUcoredumpSettings as S;
         let needed = self.core_dump_bytes(setting)?;
         if value.is_null() {
-            return size.put(needed);
+            return size.write(needed);
         }
         if size.get()? < needed {
             return Err(invalid(Rule::CoreDumpSize));
@@ -85,8 +85,10 @@ impl State {
         match setting {
             S::CU_COREDUMP_FILE => put_text(value, settings.file, "core"),
             S::CU_COREDUMP_PIPE => put_text(value, settings.pipe, "corepipe"),
-            S::CU_COREDUMP_GENERATION_FLAGS => value.cast().put(settings.flags.unwrap_or_default()),
-            _ => value.cast().put(u8::from(settings.flag(setting).unwrap_or_default())),
+            S::CU_COREDUMP_GENERATION_FLAGS => {
+                value.cast().write(settings.flags.unwrap_or_default())
+            }
+            _ => value.cast().write(u8::from(settings.flag(setting).unwrap_or_default())),
         }
     }
 
@@ -99,7 +101,7 @@ impl State {
         use CUcoredumpSettings as S;
         let needed = self.core_dump_bytes(setting)?;
         if value.is_null() {
-            return size.put(needed);
+            return size.write(needed);
         }
         let is_text = matches!(setting, S::CU_COREDUMP_FILE | S::CU_COREDUMP_PIPE);
         let given = size.get()?;
@@ -176,7 +178,7 @@ fn put_text(output: Out<c_void>, text: Option<Vec<u8>>, default: &str) -> Call {
     });
     let output: Out<u8> = output.cast();
     let mut bytes = text.into_iter().chain([0]).enumerate();
-    bytes.try_for_each(|(index, byte)| output.put_at(index, byte))
+    bytes.try_for_each(|(index, byte)| output.write_at(index, byte))
 }
 
 /// Reads a text of at most `size` bytes, up to a zero byte.

@@ -55,11 +55,11 @@ impl State {
     pub(crate) fn cuDeviceGet(&mut self, device: Out<CUdevice>, ordinal: i32) -> Call {
         device.require()?;
         self.device_index(ordinal)?;
-        device.put(ordinal)
+        device.write(ordinal)
     }
 
     pub(crate) fn cuDeviceGetCount(&mut self, count: Out<i32>) -> Call {
-        count.put(i32::try_from(self.config.devices).unwrap_or(i32::MAX))
+        count.write(i32::try_from(self.config.devices).unwrap_or(i32::MAX))
     }
 
     pub(crate) fn cuDeviceGetName(
@@ -77,23 +77,23 @@ impl State {
         let (major, minor) = self.config.compute_capability;
         let text = format!("SIMULATED device, compute capability {major}.{minor}");
         for (index, byte) in text.bytes().take(capacity - 1).chain([0]).enumerate() {
-            name.put_at(index, byte.cast_signed() as c_char)?;
+            name.write_at(index, byte.cast_signed() as c_char)?;
         }
         Ok(())
     }
 
     pub(crate) fn cuDeviceTotalMem_v2(&mut self, bytes: Out<usize>, device: CUdevice) -> Call {
-        bytes.offer(0);
+        bytes.write_unless_null(0);
         bytes.require()?;
         self.check_initialized()?;
         let index = self.device_index(device)?;
-        bytes.put(self.devices[index].memory.total() as usize)
+        bytes.write(self.devices[index].memory.total() as usize)
     }
 
     pub(crate) fn cuDeviceGetUuid_v2(&mut self, uuid: Out<CUuuid>, device: CUdevice) -> Call {
         let index = self.device_index(device)?;
         let text = format!("SIMULATED-DEV-{:02}", index % 100);
-        uuid.put(CUuuid { bytes: std::array::from_fn(|at| text.as_bytes()[at]) })
+        uuid.write(CUuuid { bytes: std::array::from_fn(|at| text.as_bytes()[at]) })
     }
 
     pub(crate) fn cuDeviceGetAttribute(
@@ -112,7 +112,7 @@ impl State {
             .or_else(|| attributes::recorded(attribute))
             .ok_or(invalid(Rule::DeviceAttribute))?;
         self.device_index(device)?;
-        value.put(found)
+        value.write(found)
     }
 
     /// Attributes that follow from the configuration or differ between machines. All others are

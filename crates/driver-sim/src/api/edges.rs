@@ -205,7 +205,7 @@ impl State {
             if !data.is_null() {
                 return Err(invalid(Rule::GraphEdgePlaces));
             }
-            return count.put(edges.len());
+            return count.write(edges.len());
         }
         let capacity = count.get()?;
         if capacity == 0 {
@@ -214,21 +214,24 @@ impl State {
         for (index, (start, end, kind)) in edges.iter().take(capacity).enumerate() {
             let is_lost = data.is_null() && *kind != FULL;
             let has_both = !from.is_null() && !to.is_null();
-            from.offer_at(index, if is_lost && has_both { CUgraphNode::NULL } else { *start });
-            to.offer_at(index, *end);
-            data.offer_at(index, *kind);
+            from.write_at_unless_null(
+                index,
+                if is_lost && has_both { CUgraphNode::NULL } else { *start },
+            );
+            to.write_at_unless_null(index, *end);
+            data.write_at_unless_null(index, *kind);
             if is_lost {
                 return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, Rule::GraphLossy));
             }
         }
         for index in edges.len()..capacity {
-            from.offer_at(index, CUgraphNode::NULL);
-            to.offer_at(index, CUgraphNode::NULL);
+            from.write_at_unless_null(index, CUgraphNode::NULL);
+            to.write_at_unless_null(index, CUgraphNode::NULL);
             if !from.is_null() && !to.is_null() {
-                data.offer_at(index, FULL);
+                data.write_at_unless_null(index, FULL);
             }
         }
-        count.put(edges.len().min(capacity))
+        count.write(edges.len().min(capacity))
     }
 
     pub(crate) fn cuGraphGetEdges_v2(

@@ -41,7 +41,7 @@ impl State {
     }
 
     pub(crate) fn cuDriverGetVersion(&mut self, version: Out<i32>) -> Call {
-        version.put(self.config.driver_version)
+        version.write(self.config.driver_version)
     }
 
     pub(crate) fn cuGetErrorName(&mut self, error: CUresult, name: Out<*const c_char>) -> Call {
@@ -49,7 +49,7 @@ impl State {
             return Err(self.undefined("the result is written through null"));
         }
         let found = texts_of(error);
-        name.put(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
+        name.write(found.map_or(std::ptr::null(), |(_, name, _)| name.as_ptr()))?;
         found.map(|_| ()).ok_or(invalid(Rule::ErrorsCuGetErrorName))
     }
 
@@ -58,7 +58,7 @@ impl State {
             return Err(self.undefined("the result is written through null"));
         }
         let found = texts_of(error);
-        text.put(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
+        text.write(found.map_or(std::ptr::null(), |(_, _, text)| text.as_ptr()))?;
         found.map(|_| ()).ok_or(invalid(Rule::ErrorsCuGetErrorString))
     }
 }

@@ -18,7 +18,7 @@ impl State {
             return Err(invalid(Rule::EventFlags));
         }
         let handle = self.handle();
-        event.put(handle)?;
+        event.write(handle)?;
         let mark = Mark::Never;
         self.events.insert(handle, Event { device, flags, mark, timestamp: None, queried: None });
         Ok(())
@@ -147,7 +147,7 @@ impl State {
         match (self.events.get(start)?.timestamp, self.events.get(end)?.timestamp) {
             (Some(start), Some(end)) => {
                 let elapsed = end.saturating_duration_since(start);
-                milliseconds.put(elapsed.as_secs_f32() * 1e3)
+                milliseconds.write(elapsed.as_secs_f32() * 1e3)
             }
             _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
         }

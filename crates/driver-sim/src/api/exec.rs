@@ -65,7 +65,7 @@ impl State {
         }
         let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
         let handle = self.handle();
-        exec.put(handle).map_err(no_node)?;
+        exec.write(handle).map_err(no_node)?;
         self.retain_objects(&objects);
         self.execs.insert(handle, Exec { device, flags, plan, last: None, objects });
         Ok(())
@@ -125,13 +125,13 @@ impl State {
                 _ => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
             },
         };
-        parameters.put(CUDA_GRAPH_INSTANTIATE_PARAMS { result_out, hErrNode_out, ..given })?;
+        parameters.write(CUDA_GRAPH_INSTANTIATE_PARAMS { result_out, hErrNode_out, ..given })?;
         made.map_err(|(refusal, _)| refusal)
     }
 
     pub(crate) fn cuGraphExecGetFlags(&mut self, exec: CUgraphExec, flags: Out<u64>) -> Call {
         let exec = self.known_exec(exec)?;
-        flags.put(self.execs.get(exec)?.flags & (AUTO_FREE | DEVICE_LAUNCH))
+        flags.write(self.execs.get(exec)?.flags & (AUTO_FREE | DEVICE_LAUNCH))
     }
 
     pub(crate) fn cuGraphUpload(&mut self, exec: CUgraphExec, stream: CUstream) -> Call {

@@ -62,7 +62,7 @@ impl State {
         }
         let found = self.function_named(module, &name);
         // For an unknown name, writes null.
-        function.put(found.unwrap_or(CUfunction::NULL))?;
+        function.write(found.unwrap_or(CUfunction::NULL))?;
         found.map(|_| ())
     }
 
@@ -128,7 +128,7 @@ impl State {
         value.require()?;
         let function = self.resolved(function)?;
         let number = self.attribute_of(function, attribute)?;
-        value.put(number)
+        value.write(number)
     }
 
     pub(super) fn attribute_of(
@@ -248,7 +248,7 @@ impl State {
         state.require()?;
         self.resolved(function)?;
         // Modules from PTX are loaded eagerly.
-        state.put(CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
+        state.write(CUfunctionLoadingState::CU_FUNCTION_LOADING_STATE_LOADED)
     }
 
     pub(crate) fn cuFuncLoad(&mut self, function: CUfunction) -> Call {
@@ -258,13 +258,13 @@ impl State {
     pub(crate) fn cuFuncGetModule(&mut self, module: Out<CUmodule>, function: CUfunction) -> Call {
         module.require()?;
         let function = self.resolved_or_invalid(function)?;
-        module.put(self.functions.get(function)?.module)
+        module.write(self.functions.get(function)?.module)
     }
 
     pub(crate) fn cuFuncGetName(&mut self, name: Out<*const c_char>, function: CUfunction) -> Call {
         name.require()?;
         let function = self.resolved_or_invalid(function)?;
-        name.put(self.functions.get(function)?.name.as_ptr())
+        name.write(self.functions.get(function)?.name.as_ptr())
     }
 
     pub(crate) fn cuFuncGetParamInfo(
@@ -279,8 +279,8 @@ impl State {
         let parameters = self.functions.get(function)?.program.parameters();
         let past = invalid(Rule::FunctionParameter);
         let (start, bytes) = parameters.get(index).copied().ok_or(past)?;
-        offset.put(start as usize)?;
-        size.offer(bytes as usize);
+        offset.write(start as usize)?;
+        size.write_unless_null(bytes as usize);
         Ok(())
     }
 }

@@ -123,7 +123,7 @@ impl State {
                 self.add(new_node, |state| {
                     allocation.dptr = state.reserve_for_node(&allocation)?;
                     given.anonymous.alloc = allocation;
-                    parameters.put(given).map(|()| NodeKind::Alloc(allocation.dptr))
+                    parameters.write(given).map(|()| NodeKind::Alloc(allocation.dptr))
                 })
             }
             T::CU_GRAPH_NODE_TYPE_MEM_FREE => {
@@ -135,7 +135,7 @@ impl State {
                 // SAFETY: as above.
                 let conditional = unsafe { &mut given.anonymous.conditional };
                 let kind = state.conditional_kind(new_node.graph, conditional)?;
-                parameters.put(given).map(|()| kind)
+                parameters.write(given).map(|()| kind)
             }),
             _ => self.add(new_node, |state| state.generic_kind(&given)),
         }

@@ -48,7 +48,7 @@ impl State {
         kind: Out<CUgraphNodeType>,
     ) -> Call {
         let node = self.known_node(node)?;
-        kind.put(self.nodes.get(node)?.kind.node_type())
+        kind.write(self.nodes.get(node)?.kind.node_type())
     }
 
     pub(crate) fn cuGraphKernelNodeGetParams_v2(
@@ -65,7 +65,7 @@ impl State {
                 let function = self.functions.get(launch.function);
                 let device = function.ok().map(|function| function.device);
                 given.ctx = device.and_then(|at| self.devices[at].context).unwrap_or_default();
-                parameters.put(given)
+                parameters.write(given)
             }
             _ => Err(invalid(Rule::GraphAnotherKind)),
         }
@@ -80,7 +80,7 @@ impl State {
     ) -> Call {
         let node = self.known_node(node)?;
         let found = of(&self.nodes.get(node)?.kind);
-        output.put(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
+        output.write(found.ok_or_else(|| invalid(Rule::GraphAnotherKind))?)
     }
 
     pub(crate) fn cuGraphMemcpyNodeGetParams(

@@ -22,7 +22,7 @@ impl State {
         self.add(&new_node, |state| {
             let mut given = parameters.get()?;
             given.dptr = state.reserve_for_node(&given)?;
-            parameters.put(given).map(|()| NodeKind::Alloc(given.dptr))
+            parameters.write(given).map(|()| NodeKind::Alloc(given.dptr))
         })
     }
 
@@ -97,7 +97,7 @@ impl State {
         given.poolProps.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         given.bytesize = self.graph_memory[&address].bytes as usize;
         given.dptr = address;
-        parameters.put(given)
+        parameters.write(given)
     }
 
     pub(crate) fn cuGraphAddMemFreeNode(
@@ -128,7 +128,7 @@ impl State {
     ) -> Call {
         let node = self.known_node(node)?;
         match self.nodes.get(node)?.kind {
-            NodeKind::Free(found) => address.put(found),
+            NodeKind::Free(found) => address.write(found),
             _ => Err(invalid(Rule::GraphAnotherKind)),
         }
     }
@@ -149,7 +149,7 @@ impl State {
             A::CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH => usage.reserved_high,
             _ => return Err(invalid(Rule::GraphMemoryAttribute)),
         };
-        value.cast().put(number)
+        value.cast().write(number)
     }
 
     pub(crate) fn cuDeviceSetGraphMemAttribute(

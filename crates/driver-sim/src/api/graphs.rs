@@ -13,7 +13,7 @@ impl State {
         }
         graph.require()?;
         let handle = self.new_graph(Owner::Program);
-        graph.put(handle)
+        graph.write(handle)
     }
 
     pub(crate) fn cuGraphDestroy(&mut self, graph: CUgraph) -> Call {
@@ -32,7 +32,7 @@ impl State {
         let graph = self.known_graph(graph)?;
         self.refuse_copy(graph)?;
         let copy = self.clone_graph(graph, Owner::Program)?;
-        clone.put(copy)
+        clone.write(copy)
     }
 
     /// Whether a graph or a nested graph has allocation or free nodes.
@@ -62,9 +62,9 @@ impl State {
         let clone = self.known_graph(clone)?;
         let found = self.graphs.get(clone)?.clones.get(&node).copied();
         match found.filter(|found| self.nodes.contains(*found)) {
-            Some(found) => output.put(found),
+            Some(found) => output.write(found),
             None => {
-                output.put(CUgraphNode::NULL)?;
+                output.write(CUgraphNode::NULL)?;
                 Err(invalid(Rule::GraphNotCloned))
             }
         }

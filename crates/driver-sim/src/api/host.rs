@@ -31,7 +31,7 @@ impl State {
         bytes: usize,
         flags: u32,
     ) -> Call {
-        pointer.offer(std::ptr::null_mut());
+        pointer.write_unless_null(std::ptr::null_mut());
         let device = self.current()?;
         self.refuse_unsafe()?;
         pointer.require()?;
@@ -42,7 +42,7 @@ impl State {
             return Ok(());
         }
         let address = self.pin(Pinned::new(bytes, device, flags | MAPPED)?)?;
-        pointer.put(std::ptr::with_exposed_provenance_mut(address))
+        pointer.write(std::ptr::with_exposed_provenance_mut(address))
     }
 
     pub(crate) fn cuMemFreeHost(&mut self, pointer: Out<c_void>) -> Call {
@@ -131,19 +131,19 @@ impl State {
         pointer: Out<c_void>,
         flags: u32,
     ) -> Call {
-        address.offer(0);
+        address.write_unless_null(0);
         self.current()?;
         if flags != 0 {
             return Err(invalid(Rule::HostFlags));
         }
         self.pinned_of(pointer)?;
-        address.put(pointer.pointer().addr() as u64)
+        address.write(pointer.pointer().addr() as u64)
     }
 
     pub(crate) fn cuMemHostGetFlags(&mut self, flags: Out<u32>, pointer: Out<c_void>) -> Call {
         flags.require()?;
         self.current()?;
         let given = self.pinned_of(pointer)?.flags;
-        flags.put(given)
+        flags.write(given)
     }
 }

@@ -16,7 +16,7 @@ impl State {
     ) -> Call {
         function.require()?;
         let found = self.function_of_kernel(kernel)?;
-        function.put(found)
+        function.write(found)
     }
 
     /// The kernel of a handle.
@@ -36,11 +36,11 @@ impl State {
     pub(crate) fn cuKernelGetLibrary(&mut self, library: Out<CUlibrary>, kernel: CUkernel) -> Call {
         library.require()?;
         let found = self.known_kernel(kernel)?.library;
-        library.put(found)
+        library.write(found)
     }
 
     pub(crate) fn cuKernelGetName(&mut self, name: Out<*const c_char>, kernel: CUkernel) -> Call {
-        name.put(self.named_kernel(kernel)?.name.as_ptr())
+        name.write(self.named_kernel(kernel)?.name.as_ptr())
     }
 
     /// The kernel of a handle, for calls that report null as an invalid value.
@@ -71,7 +71,7 @@ impl State {
         value.require()?;
         let function = self.function_on(kernel, device)?;
         let number = self.attribute_of(function, attribute)?;
-        value.put(number)
+        value.write(number)
     }
 
     pub(crate) fn cuKernelSetAttribute(

@@ -76,7 +76,7 @@ impl State {
         let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
         let library_of = Library { text, image: None, modules, kernels, max_registers };
         self.libraries.insert(handle, library_of);
-        library.put(handle)
+        library.write(handle)
     }
 
     /// The library of a handle.
@@ -129,7 +129,7 @@ impl State {
     ) -> Call {
         kernel.require()?;
         let found = self.kernel_named(library, &name.text()?)?;
-        kernel.put(found)
+        kernel.write(found)
     }
 
     /// The kernel with this name. Its handle is always the same.
@@ -149,7 +149,7 @@ impl State {
     pub(crate) fn cuLibraryGetKernelCount(&mut self, count: Out<u32>, library: CUlibrary) -> Call {
         count.require()?;
         let kernels = self.image_of(library)?.module.entries.len();
-        count.put(u32::try_from(kernels).unwrap_or(u32::MAX))
+        count.write(u32::try_from(kernels).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn cuLibraryEnumerateKernels(
@@ -162,7 +162,7 @@ impl State {
         let names: Vec<_> = image.module.entries.iter().map(|entry| entry.name.clone()).collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {
             let kernel = self.kernel_named(library, name)?;
-            kernels.put_at(index, kernel)?;
+            kernels.write_at(index, kernel)?;
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl State {
     pub(crate) fn cuLibraryGetModule(&mut self, module: Out<CUmodule>, library: CUlibrary) -> Call {
         module.require()?;
         let found = self.module_of_library(library)?;
-        module.put(found)
+        module.write(found)
     }
 
     /// The library's module in the current context. Loaded on first use.
@@ -203,8 +203,8 @@ impl State {
         if address.is_null() && bytes.is_null() {
             return Err(invalid(Rule::Null));
         }
-        address.offer(base);
-        bytes.offer(size as usize);
+        address.write_unless_null(base);
+        bytes.write_unless_null(size as usize);
         Ok(())
     }
 
@@ -227,8 +227,8 @@ impl State {
         }
         let module = self.module_of_library(library)?;
         let (base, size) = self.global_named(module, &name)?;
-        address.offer(base);
-        bytes.offer(size as usize);
+        address.write_unless_null(base);
+        bytes.write_unless_null(size as usize);
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ impl State {
             CUlimit::CU_LIMIT_CIG_ENABLED => 0,
             _ => return Err(unknown(limit)),
         };
-        value.put(set.unwrap_or(standard))
+        value.write(set.unwrap_or(standard))
     }
 
     pub(crate) fn cuCtxSetLimit(&mut self, limit: CUlimit, value: usize) -> Call {
@@ -83,7 +83,7 @@ impl State {
     pub(crate) fn cuCtxGetCacheConfig(&mut self, config: Out<CUfunc_cache>) -> Call {
         let device = self.current()?;
         let set = self.devices[device].limits.get(&CACHE_CONFIG).copied();
-        config.put(CUfunc_cache(set.unwrap_or_default() as u32))
+        config.write(CUfunc_cache(set.unwrap_or_default() as u32))
     }
 
     pub(crate) fn cuCtxSetCacheConfig(&mut self, config: CUfunc_cache) -> Call {
@@ -105,8 +105,8 @@ impl State {
         greatest: Out<i32>,
     ) -> Call {
         self.current()?;
-        least.offer(0);
-        greatest.offer(super::streams::GREATEST_PRIORITY);
+        least.write_unless_null(0);
+        greatest.write_unless_null(super::streams::GREATEST_PRIORITY);
         Ok(())
     }
 }

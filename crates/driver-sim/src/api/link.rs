@@ -39,7 +39,7 @@ impl State {
         self.current()?;
         let log = self.jit_log(count, options, values)?;
         let handle = self.handle();
-        link.put(handle)?;
+        link.write(handle)?;
         self.links.insert(handle, Link { log, ..Link::default() });
         Ok(())
     }
@@ -153,8 +153,8 @@ impl State {
         }
         let text = self.joined(link)? + "\0";
         let made = self.links.get_mut(link)?.image.insert(text.into_bytes());
-        bytes.offer(made.len());
-        image.put(made.as_mut_ptr().cast())
+        bytes.write_unless_null(made.len());
+        image.write(made.as_mut_ptr().cast())
     }
 
     /// Joins all inputs into one text.

@@ -41,7 +41,7 @@ impl State {
         bytes: usize,
         flags: u32,
     ) -> Call {
-        address.offer(0);
+        address.write_unless_null(0);
         let device = self.current()?;
         self.refuse_unsafe()?;
         address.require()?;
@@ -52,7 +52,7 @@ impl State {
             return Err(invalid(Rule::ManagedSize));
         }
         let base = self.pin(Pinned::managed(bytes, device)?)?;
-        address.put(base as u64)
+        address.write(base as u64)
     }
 
     /// Frees managed memory or memory of a host pool. Returns false if the address belongs to
@@ -283,11 +283,11 @@ impl State {
                 let by = ranges.common(&range, |known| known.accessed_by.clone());
                 let by = by.unwrap_or_default().into_iter().chain(std::iter::repeat(NOWHERE));
                 let mut places = by.take(count).enumerate();
-                return places.try_for_each(|(index, by)| data.cast().put_at(index, by));
+                return places.try_for_each(|(index, by)| data.cast().write_at(index, by));
             }
             _ => return Err(invalid(Rule::ManagedAttribute)),
         };
-        data.cast().put(value)
+        data.cast().write(value)
     }
 
     pub(crate) fn cuMemRangeGetAttributes(

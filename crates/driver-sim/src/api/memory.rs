@@ -13,13 +13,13 @@ const PITCH: usize = 512;
 
 impl State {
     pub(crate) fn cuMemGetInfo_v2(&mut self, free: Out<usize>, total: Out<usize>) -> Call {
-        free.offer(0);
-        total.offer(0);
+        free.write_unless_null(0);
+        total.write_unless_null(0);
         let device = self.current()?;
         let memory = &self.devices[device].memory;
         let (left, all) = (memory.total() - memory.used(), memory.total());
-        free.offer(left as usize);
-        total.offer(all as usize);
+        free.write_unless_null(left as usize);
+        total.write_unless_null(all as usize);
         Ok(())
     }
 
@@ -38,12 +38,12 @@ impl State {
     }
 
     pub(crate) fn cuMemAlloc_v2(&mut self, address: Out<CUdeviceptr>, bytes: usize) -> Call {
-        address.offer(0);
+        address.write_unless_null(0);
         let device = self.current()?;
         self.refuse_unsafe()?;
         address.require()?;
         let base = self.allocate(device, bytes, None)?;
-        address.put(base)
+        address.write(base)
     }
 
     pub(crate) fn cuMemAllocPitch_v2(
@@ -54,8 +54,8 @@ impl State {
         height: usize,
         element: u32,
     ) -> Call {
-        address.offer(0);
-        pitch.offer(0);
+        address.write_unless_null(0);
+        pitch.write_unless_null(0);
         let device = self.current()?;
         address.require()?;
         pitch.require()?;
@@ -68,10 +68,10 @@ impl State {
         let huge = invalid(Rule::MemoryUncountable);
         let row = width.checked_next_multiple_of(PITCH).ok_or(huge)?;
         // The driver writes the pitch before it allocates.
-        pitch.offer(row);
+        pitch.write_unless_null(row);
         self.refuse_unsafe()?;
         let base = self.allocate(device, row.checked_mul(height).ok_or(huge)?, None)?;
-        address.put(base)
+        address.write(base)
     }
 
     pub(crate) fn cuMemFree_v2(&mut self, address: CUdeviceptr) -> Call {
@@ -108,14 +108,14 @@ impl State {
         bytes: Out<usize>,
         address: CUdeviceptr,
     ) -> Call {
-        base.offer(0);
-        bytes.offer(0);
+        base.write_unless_null(0);
+        bytes.write_unless_null(0);
         let device = self.current()?;
         let found = self.devices[device].memory.allocation_of(address);
         let unknown = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::MemoryRange);
         let (start, size) = found.ok_or(unknown)?;
-        base.offer(start);
-        bytes.offer(size as usize);
+        base.write_unless_null(start);
+        bytes.write_unless_null(size as usize);
         Ok(())
     }
 }

@@ -72,11 +72,11 @@ use crate::argument::{Call, Out};
 /// `count` elements are written, and the rest of the buffer is filled with `filler`.
 fn put_list<T: Copy>(list: &[T], output: Out<T>, count: Out<usize>, filler: T) -> Call {
     if output.is_null() {
-        return count.put(list.len());
+        return count.write(list.len());
     }
     let capacity = count.get()?;
     for index in 0..capacity {
-        output.put_at(index, list.get(index).copied().unwrap_or(filler))?;
+        output.write_at(index, list.get(index).copied().unwrap_or(filler))?;
     }
-    count.put(list.len().min(capacity))
+    count.write(list.len().min(capacity))
 }

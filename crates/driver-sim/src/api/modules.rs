@@ -65,7 +65,7 @@ impl State {
         let handle = self.handle();
         let max_registers = log.max_registers();
         self.modules.insert(handle, Module { max_registers, ..loaded });
-        module.put(handle)
+        module.write(handle)
     }
 
     /// Allocates the global variables of a module and decodes its kernels.
@@ -116,7 +116,7 @@ impl State {
         count.require()?;
         self.module_in_use(module)?;
         let functions = self.modules.get(module)?.programs.len();
-        count.put(u32::try_from(functions).unwrap_or(u32::MAX))
+        count.write(u32::try_from(functions).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn cuModuleEnumerateFunctions(
@@ -130,7 +130,7 @@ impl State {
         let names: Vec<_> = self.modules.get(module)?.programs.keys().cloned().collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {
             let function = self.function_named(module, name)?;
-            functions.put_at(index, function)?;
+            functions.write_at(index, function)?;
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl State {
         if mode.is_null() {
             return Err(self.undefined("the mode is written through null"));
         }
-        mode.put(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING)
+        mode.write(CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING)
     }
 
     pub(crate) fn cuModuleGetGlobal_v2(
@@ -149,8 +149,8 @@ impl State {
         module: CUmodule,
         name: In<c_char>,
     ) -> Call {
-        address.offer(0);
-        bytes.offer(0);
+        address.write_unless_null(0);
+        bytes.write_unless_null(0);
         self.check_initialized()?;
         let name = name.text()?;
         self.module_in_use(module)?;
@@ -158,8 +158,8 @@ impl State {
         if address.is_null() && bytes.is_null() {
             return Err(invalid(Rule::Null));
         }
-        address.offer(base);
-        bytes.offer(size as usize);
+        address.write_unless_null(base);
+        bytes.write_unless_null(size as usize);
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl State {
         let found = self.nodes.get(node)?.attributes.get(&attribute.0);
         let bytes = found.copied().unwrap_or([0; 64]);
         let place = value.cast::<u8>();
-        bytes[..size].iter().enumerate().try_for_each(|(at, byte)| place.put_at(at, *byte))
+        bytes[..size].iter().enumerate().try_for_each(|(at, byte)| place.write_at(at, *byte))
     }
 
     pub(crate) fn cuGraphKernelNodeSetAttribute(

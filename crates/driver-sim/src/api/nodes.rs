@@ -44,7 +44,7 @@ impl State {
         let dependencies = self.check_new_node(new_node)?;
         let kind = kind(self)?;
         let node = self.add_node(new_node.graph, dependencies, kind)?;
-        new_node.node.put(node)
+        new_node.node.write(node)
     }
 
     pub(crate) fn cuGraphAddKernelNode_v2(

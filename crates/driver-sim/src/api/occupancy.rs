@@ -56,7 +56,7 @@ impl State {
         let threads = threads.ok_or(invalid(Rule::OccupancyThreads))?;
         let found = self.functions.get(function)?;
         let count = self.resident_blocks(found, threads, dynamic_shared_bytes as u64);
-        blocks.put(count.cast_signed())
+        blocks.write(count.cast_signed())
     }
 
     pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
@@ -95,7 +95,7 @@ impl State {
         let capability = self.config.compute_capability;
         let share = shared_per_multiprocessor(capability) / blocks / 128 * 128;
         let share = share.saturating_sub(RESERVED_SHARED_BYTES).min(found.dynamic_shared_limit);
-        dynamic_shared_bytes.put(share as usize)
+        dynamic_shared_bytes.write(share as usize)
     }
 
     pub(crate) fn cuOccupancyMaxPotentialBlockSize(
@@ -118,8 +118,8 @@ impl State {
         }
         let (blocks, threads) =
             self.best_block(function, dynamic_shared_bytes, block_size_limit)?;
-        min_grid_size.put(blocks.cast_signed() * MULTIPROCESSORS)?;
-        block_size.put(threads.cast_signed())
+        min_grid_size.write(blocks.cast_signed() * MULTIPROCESSORS)?;
+        block_size.write(threads.cast_signed())
     }
 
     #[allow(clippy::too_many_arguments)] // As many as the function of the driver has.
@@ -154,7 +154,7 @@ impl State {
         let function = self.clustered(function)?;
         check_geometry(&LaunchRequest::of_config(&config.get()?))?;
         match self.functions.get(function)?.large_clusters {
-            false => size.put(PORTABLE_CLUSTER as i32),
+            false => size.write(PORTABLE_CLUSTER as i32),
             true => Err(self.unsupported("the size of clusters that are not portable")),
         }
     }
@@ -174,7 +174,7 @@ impl State {
             return Err(invalid(Rule::OccupancyNoThreads));
         }
         match cluster {
-            None => clusters.put(0),
+            None => clusters.write(0),
             // Depends on which SMs of the die are enabled.
             Some(_) => Err(self.unsupported("the number of clusters that fit on the device")),
         }

@@ -20,7 +20,7 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
-        address.offer(0);
+        address.write_unless_null(0);
         let device = self.device_of_stream(stream)?;
         let ordinal = self.devices[device].ordinal;
         let pool = self.current_pool(PoolKind::of_device(ordinal));
@@ -34,7 +34,7 @@ impl State {
         pool: CUmemoryPool,
         stream: CUstream,
     ) -> Call {
-        address.offer(0);
+        address.write_unless_null(0);
         self.allocate_ordered(address, bytes, pool, stream)
     }
 
@@ -58,7 +58,7 @@ impl State {
         match route {
             Route::Queue(_) if kind.is_hosted() => {
                 let base = self.allocate_hosted(device, bytes, pool)?;
-                address.put(base as u64)
+                address.write(base as u64)
             }
             Route::Capture(..) if kind.is_hosted() => Err(match kind.is_managed {
                 true => invalid(Rule::PoolCaptured),
@@ -72,12 +72,12 @@ impl State {
                     let _ = self.devices[device].memory.free(base);
                     return Err(refusal);
                 }
-                address.put(base)
+                address.write(base)
             }
             Route::Capture(stream, capture) => {
                 let base = self.reserve(device, bytes as u64)?;
                 self.capture_node((stream, capture), NodeKind::Alloc(base))?;
-                address.put(base)
+                address.write(base)
             }
         }
     }

@@ -22,7 +22,7 @@ impl State {
     ) -> Call {
         can_access.require()?;
         let (device, peer) = (self.device_index(device)?, self.device_index(peer)?);
-        can_access.put(i32::from(device != peer))
+        can_access.write(i32::from(device != peer))
     }
 
     pub(crate) fn cuDeviceGetP2PAttribute(
@@ -38,7 +38,7 @@ impl State {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PeerSame));
         }
         use CUdevice_P2PAttribute as A;
-        value.put(match attribute {
+        value.write(match attribute {
             A::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => BEST_RANK,
             A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
             | A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,

@@ -89,50 +89,50 @@ impl State {
                     Some(_) => None,
                     None => self.devices[info.device].context,
                 };
-                data.cast().put(context.unwrap_or(CUcontext::NULL))
+                data.cast().write(context.unwrap_or(CUcontext::NULL))
             }
-            A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => data.cast().put(match info.is_host {
+            A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => data.cast().write(match info.is_host {
                 true => CUmemorytype::CU_MEMORYTYPE_HOST,
                 false => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER if !info.is_mapped => {
                 Err(invalid(Rule::PointerNotMapped))
             }
-            A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().put(address),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().write(address),
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER if info.is_host || info.is_managed => {
-                data.cast().put(address)
+                data.cast().write(address)
             }
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
-            A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(u32::from(info.is_managed)),
+            A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().write(u32::from(info.is_managed)),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
                 let is_set = info.is_managed || self.sync_memops.contains(&info.base);
-                data.cast().put(u32::from(is_set))
+                data.cast().write(u32::from(is_set))
             }
-            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(info.device)),
-            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(info.base),
-            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().put(info.bytes as usize),
-            A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().put(1u32),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(self.ordinal(info.device)),
+            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().write(info.base),
+            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().write(info.bytes as usize),
+            A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().write(1u32),
             // Addresses are never reused, so the base address identifies an allocation.
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
-                data.cast().put(info.base)
+                data.cast().write(info.base)
             }
             A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
             | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
                 // Neither is simulated.
                 let is_advertised = self.config.recorded_attributes && info.is_plain();
-                data.cast().put(u32::from(is_advertised))
+                data.cast().write(u32::from(is_advertised))
             }
-            A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
+            A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().write(0u64),
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
-                data.cast().put(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+                data.cast().write(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             }
             A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => {
-                data.cast().put(info.pool.unwrap_or(CUmemoryPool::NULL))
+                data.cast().write(info.pool.unwrap_or(CUmemoryPool::NULL))
             }
-            A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().put(info.base),
+            A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().write(info.base),
             A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !info.is_host || info.pool.is_some() => {
                 let unit = if info.pool.is_some() { CHUNK } else { PAGE };
-                data.cast().put(info.bytes.next_multiple_of(unit))
+                data.cast().write(info.bytes.next_multiple_of(unit))
             }
             A::CU_POINTER_ATTRIBUTE_P2P_TOKENS | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
                 Err(self.unsupported(format!("{attribute:?} is not simulated")))
@@ -171,9 +171,9 @@ impl State {
     ) -> Call {
         use CUpointer_attribute as A;
         match attribute {
-            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().write(NO_DEVICE),
             // It may be host memory.
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => to.cast().put(address),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => to.cast().write(address),
             A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Ok(()),
             A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
             | A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
@@ -181,13 +181,13 @@ impl State {
             | A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
             | A::CU_POINTER_ATTRIBUTE_MAPPED
             | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
-            | A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => to.cast().put(0u32),
+            | A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => to.cast().write(0u32),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
             | A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
             | A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
             | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE
             | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR
-            | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => to.cast().put(0u64),
+            | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => to.cast().write(0u64),
             _ => Err(self.unsupported(format!("{attribute:?} of an unknown address"))),
         }
     }

@@ -21,7 +21,7 @@ impl State {
             return Err(invalid(Rule::PoolManagedSize));
         }
         let handle = self.handle();
-        pool.put(handle)?;
+        pool.write(handle)?;
         self.pools.insert(handle, Pool::new(kind, given.maxSize as u64, false));
         Ok(())
     }
@@ -105,7 +105,7 @@ impl State {
             A::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES
             | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC
             | A::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES => {
-                return value.cast().put(found.reuse[attribute.0 as usize - 1]);
+                return value.cast().write(found.reuse[attribute.0 as usize - 1]);
             }
             A::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD => found.threshold,
             A::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT => found.reserved,
@@ -114,7 +114,7 @@ impl State {
             A::CU_MEMPOOL_ATTR_USED_MEM_HIGH => found.used_high,
             _ => return Err(invalid(Rule::PoolAttribute)),
         };
-        value.cast().put(number)
+        value.cast().write(number)
     }
 
     pub(crate) fn cuMemPoolSetAttribute(
@@ -158,7 +158,7 @@ impl State {
         self.undestroyed_pool(pool)?;
         let location = self.access_location(location.get()?)?;
         let found = self.pool(pool)?;
-        flags.put(match found.is_at(location) || found.granted.contains(&location) {
+        flags.write(match found.is_at(location) || found.granted.contains(&location) {
             true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             false => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
         })
@@ -271,13 +271,13 @@ impl State {
     ) -> Call {
         let ordinal = self.device_index(device)?;
         let found = self.default_pool(PoolKind::of_device(ordinal));
-        pool.put(found)
+        pool.write(found)
     }
 
     pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
         let found = self.current_pool(PoolKind::of_device(ordinal));
-        pool.put(found)
+        pool.write(found)
     }
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
@@ -304,7 +304,7 @@ impl State {
         pool.require()?;
         let kind = self.pool_kind(r#type, location.get()?)?;
         let found = pool_of(self, kind);
-        pool.put(found)
+        pool.write(found)
     }
 
     pub(crate) fn cuMemGetDefaultMemPool(

@@ -23,7 +23,7 @@ impl State {
             }
         };
         self.devices[index].references += 1;
-        context.put(handle)
+        context.write(handle)
     }
 
     pub(crate) fn cuDevicePrimaryCtxRelease_v2(&mut self, device: CUdevice) -> Call {
@@ -53,8 +53,8 @@ impl State {
     ) -> Call {
         let index = self.device_index(device)?;
         flags.require()?;
-        active.put(i32::from(self.devices[index].context.is_some()))?;
-        flags.put(self.devices[index].flags)
+        active.write(i32::from(self.devices[index].context.is_some()))?;
+        flags.write(self.devices[index].flags)
     }
 
     pub(crate) fn cuDevicePrimaryCtxSetFlags_v2(&mut self, device: CUdevice, flags: u32) -> Call {

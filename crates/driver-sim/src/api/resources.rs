@@ -101,7 +101,7 @@ impl State {
         let ordinal = self.device_index(device)?;
         resource.require()?;
         check_type(kind)?;
-        resource.put(self.all_multiprocessors(ordinal))
+        resource.write(self.all_multiprocessors(ordinal))
     }
 
     pub(crate) fn cuCtxGetDevResource(
@@ -113,7 +113,7 @@ impl State {
         let index = self.named_or_current(context)?;
         resource.require()?;
         check_type(kind)?;
-        resource.put(self.all_multiprocessors(self.devices[index].ordinal))
+        resource.write(self.all_multiprocessors(self.devices[index].ordinal))
     }
 
     pub(crate) fn cuDevSmResourceSplitByCount(
@@ -153,9 +153,9 @@ impl State {
             _ => Multiprocessors { count, is_group: true, ..input }.resource(&self.config),
         };
         if !result.is_null() {
-            (0..made as usize).try_for_each(|index| result.put_at(index, part(size)))?;
+            (0..made as usize).try_for_each(|index| result.write_at(index, part(size)))?;
         }
-        remaining.offer(part(input.count - made * size));
-        groups.put(made)
+        remaining.write_unless_null(part(input.count - made * size));
+        groups.write(made)
     }
 }

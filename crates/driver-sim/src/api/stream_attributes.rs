@@ -22,10 +22,14 @@ impl State {
         }
         // Writes only the bytes of this attribute.
         match attribute {
-            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY => value.cast().put(priority),
-            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => value.cast().put(policy),
-            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN => value.cast().put(domain),
-            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW => value.cast().put([0u64; 4]),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_PRIORITY => value.cast().write(priority),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => {
+                value.cast().write(policy)
+            }
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN => value.cast().write(domain),
+            CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW => {
+                value.cast().write([0u64; 4])
+            }
             CUstreamAttrID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
                 Err(self.unsupported("maps of memory domains are not simulated"))
             }

@@ -20,30 +20,30 @@ impl State {
 
     pub(crate) fn cuStreamGetFlags(&mut self, stream: CUstream, flags: Out<u32>) -> Call {
         let resolved = self.known(stream)?;
-        flags.put(self.streams.get(resolved)?.flags)
+        flags.write(self.streams.get(resolved)?.flags)
     }
 
     pub(crate) fn cuStreamGetPriority(&mut self, stream: CUstream, priority: Out<i32>) -> Call {
         self.route(stream)?;
         let resolved = self.resolve(stream)?;
-        priority.put(self.streams.get(resolved)?.priority)
+        priority.write(self.streams.get(resolved)?.priority)
     }
 
     pub(crate) fn cuStreamGetId(&mut self, stream: CUstream, id: Out<u64>) -> Call {
         let resolved = self.known(stream)?;
-        id.put(self.streams.get(resolved)?.id)
+        id.write(self.streams.get(resolved)?.id)
     }
 
     pub(crate) fn cuStreamGetCtx(&mut self, stream: CUstream, context: Out<CUcontext>) -> Call {
         self.route(stream)?;
         let resolved = self.resolve(stream)?;
         let device = self.streams.get(resolved)?.device;
-        context.put(self.devices[device].context.unwrap_or(CUcontext::NULL))
+        context.write(self.devices[device].context.unwrap_or(CUcontext::NULL))
     }
 
     pub(crate) fn cuStreamGetDevice(&mut self, stream: CUstream, device: Out<CUdevice>) -> Call {
         let resolved = self.known(stream)?;
         let index = self.streams.get(resolved)?.device;
-        device.put(i32::try_from(index).unwrap_or(i32::MAX))
+        device.write(i32::try_from(index).unwrap_or(i32::MAX))
     }
 }

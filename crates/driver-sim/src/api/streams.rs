@@ -27,7 +27,7 @@ impl State {
         let device = match self.initialized_current() {
             Ok(device) => device,
             Err(refusal) => {
-                stream.offer(NO_STREAM);
+                stream.write_unless_null(NO_STREAM);
                 return Err(refusal);
             }
         };
@@ -35,7 +35,7 @@ impl State {
             return Err(invalid(Rule::StreamFlags));
         }
         let handle = self.handle();
-        stream.put(handle)?;
+        stream.write(handle)?;
         let priority = priority.clamp(GREATEST_PRIORITY, 0);
         let id = self.number();
         self.streams.insert(handle, Stream { id, ..Stream::new(device, flags, priority) });

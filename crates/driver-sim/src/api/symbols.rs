@@ -41,11 +41,11 @@ impl State {
         let symbol = match meaning(&name, version) {
             Meaning::Symbol(symbol) => symbol,
             nothing => {
-                status.offer(match nothing {
+                status.write_unless_null(match nothing {
                     Meaning::Later => Status::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
                     _ => Status::CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
                 });
-                return address.put(std::ptr::null_mut());
+                return address.write(std::ptr::null_mut());
             }
         };
         let Some((table, lacking)) = &self.table else {
@@ -54,7 +54,7 @@ impl State {
         // The table has no functions for the per-thread default stream (`_ptsz`).
         let legacy = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM == 0;
         let found = trampoline::address(table, symbol).filter(|_| legacy);
-        status.offer(Status::CU_GET_PROC_ADDRESS_SUCCESS);
-        address.put(found.unwrap_or(*lacking as *const c_void).cast_mut())
+        status.write_unless_null(Status::CU_GET_PROC_ADDRESS_SUCCESS);
+        address.write(found.unwrap_or(*lacking as *const c_void).cast_mut())
     }
 }

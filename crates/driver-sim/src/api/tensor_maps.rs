@@ -68,7 +68,7 @@ impl State {
             swizzle,
         };
         let encoded = self.encode_map(&found)?;
-        map.put(encoded)
+        map.write(encoded)
     }
 
     pub(crate) fn cuTensorMapReplaceAddress(
@@ -84,7 +84,7 @@ impl State {
             TensorMap::decode(&bytes).map_err(|error| self.refuse_map(&error.to_string()))?;
         let moved = TensorMap { address: address.pointer() as u64, ..found };
         let encoded = self.encode_map(&moved)?;
-        map.put(encoded)
+        map.write(encoded)
     }
 
     fn encode_map(&mut self, map: &TensorMap) -> Result<CUtensorMap, Refusal> {

@@ -168,7 +168,7 @@ impl State {
     ) -> Call {
         let found = self.exec_node(exec, node)?;
         can_be_disabled(&found.work)?;
-        enabled.put(u32::from(found.is_enabled))
+        enabled.write(u32::from(found.is_enabled))
     }
 
     pub(crate) fn cuGraphExecUpdate_v2(
@@ -177,7 +177,7 @@ impl State {
         graph: CUgraph,
         info: Out<CUgraphExecUpdateResultInfo>,
     ) -> Call {
-        info.offer(CUgraphExecUpdateResultInfo::default());
+        info.write_unless_null(CUgraphExecUpdateResultInfo::default());
         let exec = self.known_exec(exec)?;
         let graph = self.known_graph(graph)?;
         let compared = match self.plan(graph) {
@@ -198,7 +198,11 @@ impl State {
                 Ok(())
             }
             Err((result, errorNode, errorFromNode)) => {
-                info.offer(CUgraphExecUpdateResultInfo { result, errorNode, errorFromNode });
+                info.write_unless_null(CUgraphExecUpdateResultInfo {
+                    result,
+                    errorNode,
+                    errorFromNode,
+                });
                 let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
                 Err(refuse(code, Rule::GraphUpdate))
             }

@@ -46,7 +46,7 @@ impl State {
         let handle = self.handle();
         let target = HostTarget::Function(function);
         let destructor = HostCall { target, data: pointer.pointer() };
-        object.put(handle)?;
+        object.write(handle)?;
         self.user_objects.insert(handle, UserObject { destructor, references: u64::from(count) });
         Ok(())
     }

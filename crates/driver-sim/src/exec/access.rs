@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::bulk::{AsyncProxy, rank_of};
 use super::fault::FaultKind;
@@ -87,9 +87,13 @@ impl Memories<'_> {
 
     /// Marks shared memory of this block that `wgmma` may read only after a fence.
     #[inline(always)]
-    pub(super) fn mark_unfenced(&mut self, space: Option<Space>, (address, bytes): (u64, u64)) {
+    pub(super) fn mark_unfenced(
+        &mut self,
+        space: Option<StateSpace>,
+        (address, bytes): (u64, u64),
+    ) {
         let Some(unfenced) = &mut self.unfenced else { return };
-        if let (Space::Shared, address) = locate(space, address)
+        if let (StateSpace::Shared, address) = locate(space, address)
             && (self.shared.base..self.shared.end).contains(&address)
         {
             unfenced.write(self.warp, (address, bytes));
@@ -159,14 +163,16 @@ impl Memories<'_> {
             unsafe { self.local.add(lane * self.local_bytes as usize) }
         };
         let (base, end, host) = match space {
-            Space::Shared => {
+            StateSpace::Shared => {
                 let span = self.shared_memory(access, offset)?;
                 (span.base, span.end, span.host)
             }
-            Space::Local => (0, u64::from(self.local_bytes), local()),
+            StateSpace::Local => (0, u64::from(self.local_bytes), local()),
             // Decoding has checked that parameters are only read.
-            Space::Param => (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut()),
-            Space::Global | Space::Const => {
+            StateSpace::Param => {
+                (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut())
+            }
+            StateSpace::Global | StateSpace::Const => {
                 let mut span = self.found.get();
                 if address < span.base || address >= span.end {
                     span = self.global.find(address).ok_or_else(error)?;
@@ -184,19 +190,19 @@ impl Memories<'_> {
 }
 
 /// The space of an address, and the address in that space.
-pub(super) fn locate(space: Option<Space>, address: u64) -> (Space, u64) {
+pub(super) fn locate(space: Option<StateSpace>, address: u64) -> (StateSpace, u64) {
     match space {
         Some(space) => (space, address),
         None if address.wrapping_sub(SHARED_WINDOW) < WINDOW => {
-            (Space::Shared, address - SHARED_WINDOW)
+            (StateSpace::Shared, address - SHARED_WINDOW)
         }
         None if address.wrapping_sub(LOCAL_WINDOW) < WINDOW => {
-            (Space::Local, address - LOCAL_WINDOW)
+            (StateSpace::Local, address - LOCAL_WINDOW)
         }
         None if address.wrapping_sub(PARAM_WINDOW) < WINDOW => {
-            (Space::Param, address - PARAM_WINDOW)
+            (StateSpace::Param, address - PARAM_WINDOW)
         }
-        None => (Space::Global, address),
+        None => (StateSpace::Global, address),
     }
 }
 

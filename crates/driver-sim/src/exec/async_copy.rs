@@ -175,7 +175,7 @@ fn source_bytes(
     (lane, address, copied): (usize, u64, u32),
 ) -> Result<*const u8, FaultKind> {
     if !address.is_multiple_of(u64::from(copy.from.bytes)) {
-        let (bytes, space) = (copy.from.bytes, retrograph_ptx::ast::Space::Global);
+        let (bytes, space) = (copy.from.bytes, retrograph_ptx::ast::StateSpace::Global);
         return Err(FaultKind::Misaligned { address, bytes, space });
     }
     // Byte by byte, because the number of bytes need not be a power of two.

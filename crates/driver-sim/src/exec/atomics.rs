@@ -3,7 +3,7 @@
 //! Lanes execute in ascending order, and a launch with atomics on global memory runs its blocks one
 //! after another, so results are reproducible. Hardware leaves the order open.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::access::{LaneFault, Memories, is_shared_address, read_element};
 use super::float::{canonical, d, f, flush, result64};
@@ -50,7 +50,7 @@ impl AtomicOperation {
 /// Whether subnormals are flushed: in additions of `f32` outside shared memory.
 fn flushes(atomic: &Atomic, address: u64) -> bool {
     let is_shared = match atomic.access.space {
-        Some(space) => space == Space::Shared,
+        Some(space) => space == StateSpace::Shared,
         None => is_shared_address(address),
     };
     matches!(atomic.operation, AtomicOperation::AddF32) && !is_shared

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use retrograph_ptx::ast::{SourcePosition, Space};
+use retrograph_ptx::ast::{SourcePosition, StateSpace};
 
 use super::undefined::{ProxyMisuse, Undefined};
 
@@ -28,7 +28,7 @@ pub enum FaultKind {
         /// Number of bytes.
         bytes: u32,
         /// The state space.
-        space: Space,
+        space: StateSpace,
     },
     /// An access whose address is not a multiple of its size.
     #[error("{bytes} bytes at {address:#x} of {} memory are misaligned", space_name(*.space))]
@@ -38,7 +38,7 @@ pub enum FaultKind {
         /// Number of bytes, which the address must be a multiple of.
         bytes: u32,
         /// The state space.
-        space: Space,
+        space: StateSpace,
     },
     /// The kernel executed `trap`.
     #[error("the kernel executed a trap")]
@@ -86,7 +86,7 @@ pub enum FaultKind {
         /// The byte.
         address: u64,
         /// The state space.
-        space: Space,
+        space: StateSpace,
         /// The access of this thread.
         this: RacingAccess,
         /// The access of the other thread.
@@ -118,7 +118,7 @@ impl fmt::Display for RacingAccess {
     }
 }
 
-fn space_name(space: Space) -> &'static str {
+fn space_name(space: StateSpace) -> &'static str {
     space.modifier().text()
 }
 
@@ -201,7 +201,7 @@ pub enum DecodeError {
         /// The kernel.
         kernel: String,
         /// Shared or local memory.
-        space: Space,
+        space: StateSpace,
         /// The largest variable in it.
         variable: String,
         /// Bytes of all variables.

@@ -1,6 +1,6 @@
 //! Per-lane functions: instructions and modifiers too rare for an operation on whole registers.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::access::locate;
 use super::bulk::rank_of;
@@ -90,7 +90,7 @@ pub(super) enum LaneFunction {
     /// Any other conversion.
     Convert(Conversion),
     /// `isspacep`.
-    IsInSpace(Space),
+    IsInSpace(StateSpace),
     /// `isspacep.shared::cta` of an address, and the rank of the block in its cluster.
     IsInBlock,
 }
@@ -120,7 +120,7 @@ impl LaneFunction {
             // Constant memory is part of global memory here, without its own window.
             Self::IsInSpace(space) => u64::from(locate(None, values[0]).0 == space),
             Self::IsInBlock => match locate(None, values[0]) {
-                (Space::Shared, address) => u64::from(u64::from(rank_of(address)) == values[1]),
+                (StateSpace::Shared, address) => u64::from(u64::from(rank_of(address)) == values[1]),
                 _ => 0,
             },
         }

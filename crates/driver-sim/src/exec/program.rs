@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use retrograph_ptx::ast::{Entry, Module, Space, Special};
+use retrograph_ptx::ast::{Entry, Module, SpecialRegister, StateSpace};
 
 use super::async_copy::AsyncCopy;
 use super::bulk::BulkInstruction;
@@ -57,7 +57,7 @@ impl Width {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     /// The state space, or `None` for a generic address.
-    pub(super) space: Option<Space>,
+    pub(super) space: Option<StateSpace>,
     /// Bytes of one element.
     pub(super) bytes: u32,
     /// Number of elements.
@@ -133,7 +133,7 @@ pub(super) enum Preset {
     /// An address in the shared memory of the block.
     Shared(u64, Width),
     /// A special register.
-    Special(Special),
+    Special(SpecialRegister),
     /// The address of the running function's frame, which calls and returns write.
     FramePointer,
     /// The bytes of the frame of a region while decoding; afterwards it is a constant.

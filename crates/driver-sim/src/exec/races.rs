@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::fault::{FaultKind, FaultSite, RacingAccess};
 use super::grid::{Launch, coordinates};
@@ -74,7 +74,7 @@ pub(super) struct BlockRaces<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneAccess {
     /// Shared or global memory; other spaces cannot race.
-    pub(super) space: Space,
+    pub(super) space: StateSpace,
     /// The first byte, and the number of bytes.
     pub(super) bytes: (u64, u64),
     /// The warp.
@@ -219,13 +219,13 @@ impl<'a> Races<'a> {
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
         let found = match access.space {
-            Space::Shared => {
+            StateSpace::Shared => {
                 let mut seen = std::mem::take(&mut self.shared);
                 let found = self.record_in(&mut seen, (rank, access), kind);
                 self.shared = seen;
                 found
             }
-            Space::Global => {
+            StateSpace::Global => {
                 let global = Arc::clone(&self.global);
                 let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 self.record_in(&mut seen, (rank, access), kind)

@@ -1,6 +1,6 @@
 //! Undefined behaviour of the PTX ISA that the executor detects.
 
-use retrograph_ptx::ast::{Space, Type};
+use retrograph_ptx::ast::{StateSpace, Type};
 
 use crate::tensor_map::TensorMapError;
 
@@ -191,7 +191,7 @@ pub enum ProxyMisuse {
         /// The address.
         address: u64,
         /// Its state space.
-        space: Space,
+        space: StateSpace,
     },
     /// The size or global address of a bulk copy is not a multiple of 16.
     #[error("a bulk copy of {bytes} bytes at {address:#x}; both must be multiples of 16")]

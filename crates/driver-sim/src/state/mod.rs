@@ -42,7 +42,7 @@ pub(crate) use user_object::{PendingRelease, UserObject};
 
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, DiagnosticKind, Finding};
-use crate::live::Live;
+use crate::live::LiveObjects;
 use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
 use crate::work::{Attempt, Exec, Hosting, Task, TaskId};
@@ -223,7 +223,7 @@ impl State {
     }
 
     /// Counts of the live objects.
-    pub(crate) fn live(&self) -> Live {
+    pub(crate) fn live(&self) -> LiveObjects {
         let legacy = self.devices.iter().filter(|device| device.legacy.is_some()).count();
         let hidden = legacy + self.per_thread.len();
         let of_graphs = self.graph_memory.values().filter(|found| found.is_live);
@@ -237,7 +237,7 @@ impl State {
         let pinned = self.pinned.len() - managed.clone().count() - variables;
         let arrays: Vec<_> = self.arrays.values().map(Array::bytes).collect();
         let allocated = allocated.chain(managed).chain(arrays);
-        Live {
+        LiveObjects {
             contexts: self.references(),
             allocations: allocated.clone().count(),
             allocated_bytes: allocated.sum(),
@@ -246,7 +246,7 @@ impl State {
             events: self.events.len(),
             modules: self.modules.len(),
             graphs: self.graphs.values().filter(|graph| !graph.is_owned()).count(),
-            execs: self.execs.len(),
+            graph_execs: self.execs.len(),
             captures: self.captures.len(),
         }
     }

@@ -44,7 +44,7 @@ fn a_reset_frees_all_objects_of_the_context() {
     let left = machine.simulator.live();
     assert_eq!((left.allocations, left.allocated_bytes, left.pinned), (0, 0, 0));
     assert_eq!((left.streams, left.events, left.captures), (0, 0, 0));
-    assert_eq!((left.modules, left.execs), (0, 0));
+    assert_eq!((left.modules, left.graph_execs), (0, 0));
     assert_eq!((left.graphs, left.contexts), (1, 1), "graphs are of no context, references stay");
 
     // Variables of modules are not counted as allocations.

@@ -174,7 +174,7 @@ fn leaked_objects_are_counted() {
     let (word, host) = (machine.zero(), machine.pinned(&[0]));
     let exec = machine.instantiate(graph).unwrap();
     let live = machine.simulator.live();
-    assert_eq!((live.streams, live.events, live.graphs, live.execs), (1, 1, 1, 1));
+    assert_eq!((live.streams, live.events, live.graphs, live.graph_execs), (1, 1, 1, 1));
     assert_eq!((live.allocations, live.allocated_bytes, live.pinned), (1, 4, 1));
     assert_eq!((live.contexts, live.modules), (1, 1));
     for code in [

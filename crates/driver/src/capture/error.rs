@@ -4,7 +4,7 @@ use std::fmt;
 
 use retrograph_driver_sys::CUresult;
 
-use super::loss::FirstFailure;
+use super::invalidation::FirstFailure;
 
 /// A capture that yielded no graph.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use retrograph_driver_sys::{CUgraph, CUgraphNode, CUstreamCaptureStatus};
 
 use super::capturing::Capturing;
-use super::loss::Loss;
+use super::invalidation::CaptureInvalidation;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, node_handles};
@@ -78,7 +78,7 @@ impl Capturing<'_> {
         }
         context.require_active_capture()?;
         let place = "the nodes captured so far".to_owned();
-        Err(Error::CaptureLost { loss: Box::new(Loss::NotActive { place }) })
+        Err(Error::CaptureLost { loss: Box::new(CaptureInvalidation::NotActive { place }) })
     }
 }
 

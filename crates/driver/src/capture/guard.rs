@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use retrograph_driver_sys::{CUgraph, CUresult};
 
-use super::loss::Loss;
+use super::invalidation::CaptureInvalidation;
 use super::mode::CaptureMode;
 use super::window;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) struct Target<'a> {
 /// How a capture ended.
 pub(super) struct Ended {
     /// The reason of a loss, possibly the end itself.
-    pub(super) loss: Option<Loss>,
+    pub(super) loss: Option<CaptureInvalidation>,
     /// The code of the end.
     pub(super) code: CUresult,
     /// The captured graph, if the driver returned one.

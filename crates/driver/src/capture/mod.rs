@@ -11,7 +11,7 @@
 //!     capturing.at("clear the gradients");
 //!     capturing.keep(buffer.owner());
 //!     // SAFETY: the range lies in the buffer, which the graph keeps alive.
-//!     unsafe { capturing.stream().fill_u32(buffer.address(), 0, 1024) }
+//!     unsafe { capturing.stream().memset_d32(buffer.address(), 0, 1024) }
 //! })?;
 //! let mut exec = graph.instantiate()?;
 //! exec.launch(&stream)?;
@@ -58,7 +58,7 @@ mod capturing;
 mod error;
 mod frontier;
 mod guard;
-mod loss;
+mod invalidation;
 mod mode;
 mod recover;
 mod run;
@@ -67,5 +67,5 @@ pub(crate) mod window;
 pub use capturing::Capturing;
 pub use error::CaptureError;
 pub use frontier::CapturedNodes;
-pub use loss::{FirstFailure, Loss};
+pub use invalidation::{CaptureInvalidation, FirstFailure};
 pub use mode::CaptureMode;

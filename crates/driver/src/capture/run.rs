@@ -3,7 +3,7 @@
 use super::capturing::Capturing;
 use super::error::CaptureError;
 use super::guard::{Ended, Guard, Target};
-use super::loss::{FirstFailure, Loss};
+use super::invalidation::{CaptureInvalidation, FirstFailure};
 use super::mode::CaptureMode;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node};
@@ -49,7 +49,7 @@ impl Stream {
     /// let graph = stream.capture_into(graph, &[first], CaptureMode::ThreadLocal, |capturing| {
     ///     capturing.keep(word.owner());
     ///     // SAFETY: the range lies in the buffer, which the graph keeps alive.
-    ///     unsafe { capturing.stream().fill_u32(word.address(), 7, 1) }
+    ///     unsafe { capturing.stream().memset_d32(word.address(), 7, 1) }
     /// })?;
     /// assert_eq!(graph.edges()?.len(), 1);
     /// # }
@@ -97,7 +97,7 @@ impl Stream {
                 drop(ended.graph.take());
                 let recovered = self.recover();
                 let (first, unseen) = match ended.loss {
-                    Some(Loss::Failed(first)) => (Some(first), None),
+                    Some(CaptureInvalidation::Failed(first)) => (Some(first), None),
                     Some(loss) => (None, Some(Error::CaptureLost { loss: Box::new(loss) })),
                     None => (None, None),
                 };

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 
 use retrograph_driver_sys::CUstream;
 
-use super::loss::{FirstFailure, Loss};
+use super::invalidation::{CaptureInvalidation, FirstFailure};
 use crate::call::CallError;
 
 struct Window {
@@ -22,7 +22,7 @@ struct Window {
     /// The stream of the capture, which the capture's guard keeps alive.
     origin: CUstream,
     place: String,
-    loss: Option<Loss>,
+    loss: Option<CaptureInvalidation>,
 }
 
 /// The capture that this thread has begun in a context.
@@ -33,7 +33,7 @@ pub(crate) enum OpenCapture {
         origin: CUstream,
     },
     /// Lost.
-    Lost(Loss),
+    Lost(CaptureInvalidation),
 }
 
 thread_local! {
@@ -110,21 +110,21 @@ pub(crate) fn record_failure(context: usize, error: &CallError) {
     with(context, |window| {
         let place = &window.place;
         window.loss.get_or_insert_with(|| {
-            Loss::Failed(FirstFailure { error: error.clone(), place: place.clone() })
+            CaptureInvalidation::Failed(FirstFailure { error: error.clone(), place: place.clone() })
         });
     });
 }
 
 /// Records that the stream of this thread's capture does not capture, and returns the loss.
-pub(crate) fn record_inactive(context: usize) -> Loss {
+pub(crate) fn record_inactive(context: usize) -> CaptureInvalidation {
     let place = with(context, |window| window.place.clone()).unwrap_or_default();
-    let loss = Loss::NotActive { place };
+    let loss = CaptureInvalidation::NotActive { place };
     with(context, |window| window.loss = Some(loss.clone()));
     loss
 }
 
 /// Closes the window and returns why the capture was lost, if it was.
-pub(super) fn close(context: usize) -> Option<Loss> {
+pub(super) fn close(context: usize) -> Option<CaptureInvalidation> {
     WINDOWS.with_borrow_mut(|windows| {
         let index = windows.iter().position(|window| window.context == context)?;
         windows.swap_remove(index).loss

@@ -5,7 +5,7 @@ use retrograph_driver_sys::{
     CUgraphExecUpdateResultInfo, CUresult,
 };
 
-use super::nodes::{DeviceCopy, DeviceFill, copy_params, fill_params, kernel_params};
+use super::nodes::{MemcpyParams, MemsetParams, copy_params, fill_params, kernel_params};
 use super::owners::Owners;
 use super::template::{Graph, GraphNumber, Node};
 use crate::context::Context;
@@ -171,11 +171,11 @@ impl GraphExec {
     /// [`GraphExec::keep`].
     ///
     /// # Safety
-    /// As [`Graph::add_copy`]. The graph of this exec must still live.
+    /// As [`Graph::add_memcpy`]. The graph of this exec must still live.
     ///
     /// # Errors
     /// If the node belongs to another graph, or the driver fails.
-    pub unsafe fn set_copy_params(&mut self, node: Node, copy: &DeviceCopy) -> Result<()> {
+    pub unsafe fn set_memcpy_params(&mut self, node: Node, copy: &MemcpyParams) -> Result<()> {
         self.check_node(node)?;
         let (params, context) = (copy_params(copy), self.context.raw());
         // SAFETY: the parameters outlive the call; the caller vouches for the ranges.
@@ -191,11 +191,11 @@ impl GraphExec {
     /// added: see [`GraphExec::keep`].
     ///
     /// # Safety
-    /// As [`Graph::add_fill`]. The graph of this exec must still live.
+    /// As [`Graph::add_memset`]. The graph of this exec must still live.
     ///
     /// # Errors
     /// If the node belongs to another graph, or the driver fails.
-    pub unsafe fn set_fill_params(&mut self, node: Node, fill: &DeviceFill) -> Result<()> {
+    pub unsafe fn set_memset_params(&mut self, node: Node, fill: &MemsetParams) -> Result<()> {
         self.check_node(node)?;
         let (params, context) = (fill_params(fill), self.context.raw());
         // SAFETY: the parameters outlive the call; the caller vouches for the range.

@@ -22,19 +22,19 @@ pub enum NodeKind {
     /// A kernel launch.
     Kernel,
     /// A copy.
-    Copy,
+    Memcpy,
     /// A fill.
-    Fill,
+    Memset,
     /// A call of a host function.
     Host,
     /// An event record.
-    Record,
+    EventRecord,
     /// A wait for an event.
-    Wait,
+    EventWait,
     /// No work.
     Empty,
     /// A child graph.
-    Child,
+    ChildGraph,
     /// A memory allocation or free.
     Memory,
     /// Another kind, by the driver's number.
@@ -45,13 +45,13 @@ impl From<CUgraphNodeType> for NodeKind {
     fn from(raw: CUgraphNodeType) -> Self {
         match raw {
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL => Self::Kernel,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY => Self::Copy,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => Self::Fill,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY => Self::Memcpy,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET => Self::Memset,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST => Self::Host,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD => Self::Record,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT => Self::Wait,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD => Self::EventRecord,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT => Self::EventWait,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY => Self::Empty,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => Self::Child,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH => Self::ChildGraph,
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
             | CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => Self::Memory,
             other => Self::Other(other.0),
@@ -63,13 +63,13 @@ impl fmt::Display for NodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Kernel => "kernel",
-            Self::Copy => "copy",
-            Self::Fill => "fill",
+            Self::Memcpy => "copy",
+            Self::Memset => "fill",
             Self::Host => "host function",
-            Self::Record => "record",
-            Self::Wait => "wait",
+            Self::EventRecord => "record",
+            Self::EventWait => "wait",
             Self::Empty => "empty",
-            Self::Child => "graph",
+            Self::ChildGraph => "graph",
             Self::Memory => "memory",
             Self::Other(number) => return write!(f, "kind {number}"),
         })

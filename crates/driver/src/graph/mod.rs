@@ -2,16 +2,18 @@
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
-//! use retrograph_driver::{Context, DeviceBuffer, DeviceFill, DeviceIndex, Driver, Graph, Stream};
+//! use retrograph_driver::{
+//!     Context, DeviceBuffer, DeviceIndex, Driver, Graph, MemsetParams, Stream,
+//! };
 //!
 //! let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
 //! let stream = Stream::new(&context)?;
 //! let buffer = DeviceBuffer::<u32>::zeroed(&context, 4)?;
 //!
 //! let mut graph = Graph::new(&context)?;
-//! let fill = DeviceFill { target: buffer.address(), pattern: 7, words: 4 };
+//! let fill = MemsetParams { dst: buffer.address(), value: 7, words: 4 };
 //! // SAFETY: the range lies in the buffer, which the graph keeps alive.
-//! unsafe { graph.add_fill(&fill, &[]) }?;
+//! unsafe { graph.add_memset(&fill, &[]) }?;
 //! graph.keep(buffer.owner());
 //!
 //! let mut exec = graph.instantiate()?;
@@ -25,20 +27,20 @@
 //! Adding a node is `unsafe`: the caller guarantees that it may run in every launch of the graph.
 //! Launching is then safe.
 
-mod contents;
 mod copy;
 mod exec;
 mod inspect;
+mod node_params;
 mod nodes;
 mod owners;
 mod profile;
 mod report;
 mod template;
 
-pub use contents::{Contents, NodeContents, Unread};
 pub use exec::{GraphExec, UpdateOutcome};
 pub use inspect::{KernelNodeParams, NodeKind};
-pub use nodes::{DeviceCopy, DeviceFill};
+pub use node_params::{NodeParams, UnreadableParams};
+pub use nodes::{MemcpyParams, MemsetParams};
 pub use report::{GraphReport, Ordered};
 pub use template::{Graph, Node};
 

@@ -16,22 +16,22 @@ use crate::launch::KernelLaunch;
 
 /// A copy within device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceCopy {
+pub struct MemcpyParams {
     /// Destination address.
-    pub target: CUdeviceptr,
+    pub dst: CUdeviceptr,
     /// Source address.
-    pub source: CUdeviceptr,
+    pub src: CUdeviceptr,
     /// Size in bytes.
     pub bytes: usize,
 }
 
 /// A fill of device memory with a 32-bit pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceFill {
+pub struct MemsetParams {
     /// Destination address, a multiple of 4.
-    pub target: CUdeviceptr,
+    pub dst: CUdeviceptr,
     /// The pattern.
-    pub pattern: u32,
+    pub value: u32,
     /// Number of 32-bit words.
     pub words: usize,
 }
@@ -72,7 +72,7 @@ impl Graph {
     ///
     /// # Errors
     /// If a node belongs to another graph, or the driver fails.
-    pub unsafe fn add_copy(&mut self, copy: &DeviceCopy, after: &[Node]) -> Result<Node> {
+    pub unsafe fn add_memcpy(&mut self, copy: &MemcpyParams, after: &[Node]) -> Result<Node> {
         let params = copy_params(copy);
         self.add(after, |graph, node, dependencies, count| {
             let (raw, context) = (graph.raw, graph.context.raw());
@@ -93,7 +93,7 @@ impl Graph {
     ///
     /// # Errors
     /// If a node belongs to another graph, or the driver fails.
-    pub unsafe fn add_fill(&mut self, fill: &DeviceFill, after: &[Node]) -> Result<Node> {
+    pub unsafe fn add_memset(&mut self, fill: &MemsetParams, after: &[Node]) -> Result<Node> {
         let params = fill_params(fill);
         self.add(after, |graph, node, dependencies, count| {
             let (raw, context) = (graph.raw, graph.context.raw());
@@ -125,7 +125,7 @@ impl Graph {
     ///
     /// # Errors
     /// If the event belongs to another context or a node to another graph, or the driver fails.
-    pub fn add_record(&mut self, event: &Arc<Event>, after: &[Node]) -> Result<Node> {
+    pub fn add_event_record(&mut self, event: &Arc<Event>, after: &[Node]) -> Result<Node> {
         self.context.same(event.context(), "the event")?;
         let node = self.add(after, |graph, node, dependencies, count| {
             let (raw, event) = (graph.raw, event.raw());
@@ -146,7 +146,7 @@ impl Graph {
     /// # Errors
     /// If the graphs belong to different contexts, a node belongs to another graph, or the driver
     /// fails.
-    pub fn add_child(&mut self, child: &Self, after: &[Node]) -> Result<Node> {
+    pub fn add_child_graph(&mut self, child: &Self, after: &[Node]) -> Result<Node> {
         self.context.same(&child.context, "the child graph")?;
         let node = self.add(after, |graph, node, dependencies, count| {
             // SAFETY: both graphs live, and the driver copies the child.
@@ -270,16 +270,16 @@ pub(super) fn kernel_params(
 }
 
 /// The driver's parameters of a copy.
-pub(super) fn copy_params(copy: &DeviceCopy) -> CUDA_MEMCPY3D {
-    CUDA_MEMCPY3D::device_to_device(copy.target, copy.source, copy.bytes)
+pub(super) fn copy_params(copy: &MemcpyParams) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D::device_to_device(copy.dst, copy.src, copy.bytes)
 }
 
 /// The driver's parameters of a fill.
-pub(super) fn fill_params(fill: &DeviceFill) -> CUDA_MEMSET_NODE_PARAMS {
+pub(super) fn fill_params(fill: &MemsetParams) -> CUDA_MEMSET_NODE_PARAMS {
     CUDA_MEMSET_NODE_PARAMS {
-        dst: fill.target,
+        dst: fill.dst,
         pitch: 0,
-        value: fill.pattern,
+        value: fill.value,
         elementSize: 4,
         width: fill.words,
         height: 1,

@@ -25,7 +25,7 @@ impl Graph {
     /// let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
     ///     capturing.keep(buffer.owner());
     ///     // SAFETY: the range lies in the buffer, which the graph keeps alive.
-    ///     unsafe { capturing.stream().fill_u32(buffer.address(), 1, 64) }
+    ///     unsafe { capturing.stream().memset_d32(buffer.address(), 1, 64) }
     /// })?;
     /// let profile = graph.profile(&stream, 5)?;
     /// assert_eq!(profile.operations[0].kernel, "fill");

@@ -180,7 +180,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let stream = stream.outside_capture("uploading")?;
         if !bytes.is_empty() {
             // SAFETY: the range lies in the allocation, and `data` outlives the wait.
-            unsafe { stream.copy_to_device(address, bytes.as_ptr(), bytes.len()) }?;
+            unsafe { stream.memcpy_htod(address, bytes.as_ptr(), bytes.len()) }?;
         }
         stream.synchronize()
     }
@@ -206,7 +206,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
         if !bytes.is_empty() {
             // SAFETY: the range lies in the allocation, and `data` outlives the wait.
-            unsafe { stream.copy_to_host(bytes.as_mut_ptr(), address, bytes.len()) }?;
+            unsafe { stream.memcpy_dtoh(bytes.as_mut_ptr(), address, bytes.len()) }?;
         }
         stream.synchronize()?;
         Ok(data)
@@ -289,7 +289,7 @@ fn check_length(what: &'static str, expected: usize, found: usize) -> Result<()>
 /// Adds the free and total memory to an out-of-memory error.
 fn explain(context: &Context, error: Error, requested: usize) -> Error {
     let out_of_memory = error.call().is_some_and(|call| call.is_out_of_memory());
-    match (out_of_memory, context.memory()) {
+    match (out_of_memory, context.mem_get_info()) {
         (true, Ok((free, total))) => Error::OutOfMemory { requested, free, total },
         _ => error,
     }

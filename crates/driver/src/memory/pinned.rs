@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// `len` elements of type `T` in page-locked host memory, so that copies on a stream run
 /// asynchronously.
 ///
-/// A caller that enqueues a copy with [`Stream::copy_to_device`](crate::Stream::copy_to_device)
+/// A caller that enqueues a copy with [`Stream::memcpy_htod`](crate::Stream::memcpy_htod)
 /// must not write the slice until the copy has finished. Dropping the buffer during a copy is safe:
 /// freeing waits for the context.
 ///

@@ -20,7 +20,7 @@
 //!     assert!(matches!(pool.uninit::<f32>(1), Err(Error::PoolSealed { .. })));
 //!     capturing.keep(scratch.owner());
 //!     // SAFETY: the range lies in the buffer, which the graph keeps alive.
-//!     unsafe { capturing.stream().fill_u32(scratch.address(), 0, 1024) }
+//!     unsafe { capturing.stream().memset_d32(scratch.address(), 0, 1024) }
 //! })?;
 //! drop(seal);
 //! graph.instantiate()?.launch(&stream)?;

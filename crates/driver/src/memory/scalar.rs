@@ -30,7 +30,7 @@ use crate::stream::Stream;
 ///     capturing.keep(rate.owner());
 ///     capturing.keep(seen.owner());
 ///     // SAFETY: both hold one value, and the graph keeps them alive.
-///     unsafe { capturing.stream().copy_on_device(seen.address(), rate.address(), 4) }
+///     unsafe { capturing.stream().memcpy_dtod(seen.address(), rate.address(), 4) }
 /// })?;
 /// let mut exec = graph.instantiate()?;
 /// exec.launch(&stream)?;

@@ -76,7 +76,7 @@ impl Staging {
         slot.copy_from_slice(bytes);
         // SAFETY: the caller vouches for the target. The slot is not written before its event, and
         // pinned memory is freed only after a wait for the context.
-        unsafe { stream.copy_to_device(target, slot.as_ptr(), bytes.len()) }?;
+        unsafe { stream.memcpy_htod(target, slot.as_ptr(), bytes.len()) }?;
         self.next = (self.next + 1) % (GROUP * GROUPS);
         if self.next.is_multiple_of(GROUP) {
             // Without the event, the slots would seem free while copies may still read them.

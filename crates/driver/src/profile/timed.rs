@@ -40,7 +40,7 @@ impl Timed {
         let mut record = |graph: &mut Graph, after: &[Node]| {
             let event = Arc::new(Event::new(graph.context())?);
             marks.push(Arc::clone(&event));
-            graph.add_record(&event, after)
+            graph.add_event_record(&event, after)
         };
         let mut mark = record(&mut graph, &[])?;
         for _ in 1..IDLE {

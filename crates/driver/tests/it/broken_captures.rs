@@ -21,7 +21,7 @@ where
     let buffer = DeviceBuffer::<u32>::zeroed(&device.context, 8).unwrap();
     let fill = |capturing: &Capturing<'_>| {
         // SAFETY: the range is the whole buffer, and the graph is never launched.
-        unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }
+        unsafe { capturing.stream().memset_d32(buffer.address(), 1, 8) }
     };
     let error = stream
         .capture(CaptureMode::ThreadLocal, |capturing| {
@@ -84,7 +84,7 @@ fn an_allocation_is_900_and_901_is_only_its_consequence() {
         });
         assert!(allocated.is_err());
         // The body continues. SAFETY: the range is the whole buffer.
-        assert_lost(unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }, Some(900));
+        assert_lost(unsafe { capturing.stream().memset_d32(buffer.address(), 1, 8) }, Some(900));
         assert_lost(call(capturing, |_, _| unreachable!("the capture is lost")), Some(900));
         Ok(())
     });
@@ -143,7 +143,7 @@ fn a_fork_without_join_is_904_at_the_end() {
         event.record(capturing.stream())?;
         side.wait(&event)?;
         // SAFETY: the range is the whole buffer, and the graph is never launched.
-        unsafe { side.fill_u32(buffer.address(), 1, 8) }
+        unsafe { side.memset_d32(buffer.address(), 1, 8) }
     });
     assert!(error.first.unwrap().place.starts_with("the end of the capture, after "));
     assert_works(&side);
@@ -242,7 +242,7 @@ fn capturing_stream_fails(stream: &Stream, mode: CaptureMode) {
 fn captures_fail_and_recover_many_times() {
     let name = "broken_captures::captures_fail_and_recover_many_times";
     alone(name, |device| {
-        let (before, _) = device.context.memory().unwrap();
+        let (before, _) = device.context.mem_get_info().unwrap();
         for _ in 0..20 {
             breaks(&device, 900, |capturing, _| {
                 // SAFETY: the stream lives.
@@ -250,7 +250,7 @@ fn captures_fail_and_recover_many_times() {
             });
         }
         if device.context.driver().is_simulated() {
-            assert_eq!(device.context.memory().unwrap().0, before, "memory is leaked");
+            assert_eq!(device.context.mem_get_info().unwrap().0, before, "memory is leaked");
         }
     });
 }

@@ -72,14 +72,14 @@ fn a_length_that_overflows_is_out_of_memory_and_not_a_small_buffer() {
 #[test]
 fn memory_is_free_again_after_the_last_clone() {
     let device = device_of(&simulated(Config::default()));
-    let (before, _) = device.context.memory().unwrap();
+    let (before, _) = device.context.mem_get_info().unwrap();
     let buffer = DeviceBuffer::<f32>::zeroed(&device.context, 1 << 20).unwrap();
     let clone = buffer.clone();
     drop(buffer);
-    let (held, _) = device.context.memory().unwrap();
+    let (held, _) = device.context.mem_get_info().unwrap();
     assert!(held + (4 << 20) <= before);
     drop(clone);
-    assert_eq!(device.context.memory().unwrap().0, before);
+    assert_eq!(device.context.mem_get_info().unwrap().0, before);
 }
 
 #[test]
@@ -90,9 +90,9 @@ fn pinned_memory_is_a_slice_that_copies_go_through() {
     let mut target = PinnedBuffer::<u32>::zeroed(&device.context, 3).unwrap();
     // SAFETY: the ranges are whole buffers, which are not touched before the wait.
     unsafe {
-        device.stream.copy_to_device(buffer.address(), source.as_ptr().cast(), 12).unwrap();
+        device.stream.memcpy_htod(buffer.address(), source.as_ptr().cast(), 12).unwrap();
         let place = target.as_mut_ptr().cast();
-        device.stream.copy_to_host(place, buffer.address(), 12).unwrap();
+        device.stream.memcpy_dtoh(place, buffer.address(), 12).unwrap();
     }
     device.stream.synchronize().unwrap();
     assert_eq!(&*target, [1, 2, 3]);

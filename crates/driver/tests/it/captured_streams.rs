@@ -18,7 +18,7 @@ fn capture_while(
         capturing.keep(kept.owner());
         thread::scope(|scope| scope.spawn(meanwhile).join()).unwrap();
         // SAFETY: the range is the whole buffer, which the graph keeps.
-        unsafe { capturing.stream().fill_u32(kept.address(), 9, kept.len()) }
+        unsafe { capturing.stream().memset_d32(kept.address(), 9, kept.len()) }
     })
 }
 

@@ -53,8 +53,8 @@ fn streams_that_fork_and_join_are_part_of_the_graph() {
             side.wait(&fork)?;
             // SAFETY: two halves of the buffer, which the graph keeps.
             unsafe {
-                capturing.stream().fill_u32(buffer.address(), 1, 4)?;
-                side.fill_u32(buffer.address() + 16, 2, 4)?;
+                capturing.stream().memset_d32(buffer.address(), 1, 4)?;
+                side.memset_d32(buffer.address() + 16, 2, 4)?;
             }
             join.record(&side)?;
             capturing.stream().wait(&join)
@@ -98,7 +98,7 @@ fn calls_that_would_break_the_capture_are_refused() {
             assert!(nested.unwrap_err().first.is_none(), "no driver call was made");
             capturing.keep(buffer.owner());
             // SAFETY: the range is the whole buffer, which the graph keeps.
-            unsafe { capturing.stream().fill_u32(buffer.address(), 9, 8) }
+            unsafe { capturing.stream().memset_d32(buffer.address(), 9, 8) }
         })
         .unwrap();
     graph.instantiate().unwrap().launch(&stream).unwrap();
@@ -121,7 +121,7 @@ fn objects_dropped_in_a_capture_are_released_after_it() {
             assert!(context.deferred_releases() >= before + 5);
             capturing.keep(kept.owner());
             // SAFETY: the range is the whole buffer, which the graph keeps.
-            unsafe { capturing.stream().fill_u32(kept.address(), 5, 8) }
+            unsafe { capturing.stream().memset_d32(kept.address(), 5, 8) }
         })
         .unwrap();
     graph.instantiate().unwrap().launch(&stream).unwrap();
@@ -150,7 +150,7 @@ fn a_panic_of_the_body_ends_the_capture_and_propagates() {
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         stream.capture(CaptureMode::ThreadLocal, |capturing| -> Result<(), Error> {
             // SAFETY: the graph is never launched.
-            unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }?;
+            unsafe { capturing.stream().memset_d32(buffer.address(), 1, 8) }?;
             drop(buffer.clone());
             panic!("in the middle");
         })
@@ -184,7 +184,7 @@ fn other_threads_work_while_one_captures() {
             });
             capturing.keep(buffer.owner());
             // SAFETY: the range is the whole buffer, which the graph keeps.
-            unsafe { capturing.stream().fill_u32(buffer.address(), 6, 8) }
+            unsafe { capturing.stream().memset_d32(buffer.address(), 6, 8) }
         })
         .unwrap();
     graph.instantiate().unwrap().launch(&stream).unwrap();
@@ -199,7 +199,7 @@ fn a_global_capture_returns_the_same_graph() {
             .capture(CaptureMode::Global, |capturing| {
                 capturing.keep(buffer.owner());
                 // SAFETY: the range is the whole buffer, which the graph keeps.
-                unsafe { capturing.stream().fill_u32(buffer.address(), 2, 4) }
+                unsafe { capturing.stream().memset_d32(buffer.address(), 2, 4) }
             })
             .unwrap();
         graph.instantiate().unwrap().launch(&stream).unwrap();

@@ -142,7 +142,7 @@ fn captures_are_known_to_every_loaded_driver() {
         let refused = there.stream.synchronize().unwrap_err();
         assert!(matches!(refused, Error::RefusedDuringCapture { .. }), "{refused}");
         // SAFETY: the range is the whole buffer, and the graph is never launched.
-        unsafe { capturing.stream().fill_u32(buffer.address(), 2, 8) }
+        unsafe { capturing.stream().memset_d32(buffer.address(), 2, 8) }
     });
     assert_eq!(captured.unwrap().nodes().unwrap().len(), 1);
     assert_eq!(buffer.download(&there.stream).unwrap(), [1; 8], "the same context");

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use retrograph_driver::{
-    CaptureMode, Context, DeviceBuffer, DeviceFill, Driver, Error, Event, Graph, KernelArguments,
-    KernelLaunch, LaunchGeometry, PinnedBuffer, Stream,
+    CaptureMode, Context, DeviceBuffer, Driver, Error, Event, Graph, KernelArguments, KernelLaunch,
+    LaunchGeometry, MemsetParams, PinnedBuffer, Stream,
 };
 
 use crate::device::Device;
@@ -64,7 +64,7 @@ pub(crate) const THROUGH_THE_API: [(&str, Disturb); 15] = [
     ("events", events),
     ("a wait for the context", |d| wait_for(&d.device.context)),
     ("a wait for the context of another load", |d| wait_for(&other_context(d))),
-    ("free memory", |d| assert!(d.device.context.memory().unwrap().0 > 0)),
+    ("free memory", |d| assert!(d.device.context.mem_get_info().unwrap().0 > 0)),
     ("modules and their first launch", modules),
     ("graphs", graphs),
     ("captures", captures),
@@ -107,11 +107,11 @@ fn modules(d: &Disturber) {
 
 fn graphs(d: &Disturber) {
     let mut graph = Graph::new(&d.device.context).unwrap();
-    let fill = DeviceFill { target: d.buffer.address(), pattern: 7, words: 4 };
+    let fill = MemsetParams { dst: d.buffer.address(), value: 7, words: 4 };
     // SAFETY: the range is the whole buffer, which outlives the wait.
-    let node = unsafe { graph.add_fill(&fill, &[]) }.unwrap();
+    let node = unsafe { graph.add_memset(&fill, &[]) }.unwrap();
     // SAFETY: as above.
-    unsafe { graph.add_fill(&fill, &[node]) }.unwrap();
+    unsafe { graph.add_memset(&fill, &[node]) }.unwrap();
     let mut exec = graph.instantiate().unwrap();
     exec.upload(&d.device.stream).unwrap();
     exec.launch(&d.device.stream).unwrap();
@@ -122,7 +122,7 @@ fn graphs(d: &Disturber) {
 fn captures(d: &Disturber) {
     let graph = d.device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
         // SAFETY: the range is the whole buffer, which outlives the wait.
-        unsafe { capturing.stream().fill_u32(d.buffer.address(), 1, 8) }
+        unsafe { capturing.stream().memset_d32(d.buffer.address(), 1, 8) }
     });
     let mut exec = graph.unwrap().instantiate().unwrap();
     exec.launch(&d.device.stream).unwrap();

@@ -1,8 +1,8 @@
 //! Manually built graphs.
 
 use retrograph_driver::{
-    Context, DeviceBuffer, DeviceCopy, DeviceFill, DeviceIndex, Error, Graph, KernelArguments,
-    KernelLaunch, LaunchGeometry, NodeKind, UpdateOutcome,
+    Context, DeviceBuffer, DeviceIndex, Error, Graph, KernelArguments, KernelLaunch,
+    LaunchGeometry, MemcpyParams, MemsetParams, NodeKind, UpdateOutcome,
 };
 use retrograph_driver_sim::Config;
 
@@ -10,15 +10,15 @@ use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, load};
 
 /// A fill of one whole buffer.
-fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> DeviceFill {
-    DeviceFill { target: buffer.address(), pattern, words: buffer.len() }
+fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> MemsetParams {
+    MemsetParams { dst: buffer.address(), value: pattern, words: buffer.len() }
 }
 
 /// Adds a fill of `buffer`, which the graph keeps.
-fn add_fill(graph: &mut Graph, buffer: &DeviceBuffer<u32>, pattern: u32) {
+fn add_memset(graph: &mut Graph, buffer: &DeviceBuffer<u32>, pattern: u32) {
     graph.keep(buffer.owner());
     // SAFETY: the range is the whole buffer, which the graph keeps.
-    unsafe { graph.add_fill(&fill(buffer, pattern), &[]) }.unwrap();
+    unsafe { graph.add_memset(&fill(buffer, pattern), &[]) }.unwrap();
 }
 
 #[test]
@@ -30,14 +30,14 @@ fn nodes_run_in_the_order_of_the_edges() {
     let arguments = KernelArguments::new().address(target.address()).u32(4).f32(10.0);
     let geometry = LaunchGeometry::linear(1, 32);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
-    let copy = DeviceCopy { target: target.address(), source: source.address(), bytes: 16 };
+    let copy = MemcpyParams { dst: target.address(), src: source.address(), bytes: 16 };
 
     let mut graph = Graph::new(&context).unwrap();
     graph.keep(source.owner());
     graph.keep(target.owner());
     // SAFETY: the ranges are whole buffers, which the graph keeps.
     let (copied, scaled) = unsafe {
-        let copied = graph.add_copy(&copy, &[]).unwrap();
+        let copied = graph.add_memcpy(&copy, &[]).unwrap();
         (copied, graph.add_kernel(&launch, &[]).unwrap())
     };
     graph.add_edge(copied, scaled).unwrap();
@@ -47,7 +47,7 @@ fn nodes_run_in_the_order_of_the_edges() {
     edges.sort_by_key(|(_, later)| *later == end);
     assert_eq!(edges, [(copied, scaled), (scaled, end)]);
     let kinds = [copied, scaled, end].map(|node| graph.kind(node).unwrap());
-    assert_eq!(kinds, [NodeKind::Copy, NodeKind::Kernel, NodeKind::Empty]);
+    assert_eq!(kinds, [NodeKind::Memcpy, NodeKind::Kernel, NodeKind::Empty]);
 
     let mut exec = graph.instantiate().unwrap();
     exec.launch(&stream).unwrap();
@@ -71,7 +71,7 @@ fn a_graph_keeps_its_owners() {
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let address = buffer.address();
     let mut graph = Graph::new(&context).unwrap();
-    add_fill(&mut graph, &buffer, 8);
+    add_memset(&mut graph, &buffer, 8);
     let owner = std::sync::Arc::downgrade(&buffer.owner());
     drop(buffer);
     let mut exec = graph.instantiate().unwrap();
@@ -79,7 +79,7 @@ fn a_graph_keeps_its_owners() {
     exec.launch(&stream).unwrap();
     let mut words = [0_u32; 4];
     // SAFETY: the exec keeps the memory at the address, and the wait comes before the read.
-    unsafe { stream.copy_to_host(words.as_mut_ptr().cast(), address, 16) }.unwrap();
+    unsafe { stream.memcpy_dtoh(words.as_mut_ptr().cast(), address, 16) }.unwrap();
     stream.synchronize().unwrap();
     assert_eq!(words, [8; 4]);
     assert!(owner.upgrade().is_some());
@@ -123,11 +123,11 @@ fn a_child_graph_is_one_node_and_keeps_the_owners_of_the_child() {
     let mut parent = Graph::new(&context).unwrap();
     {
         let mut child = Graph::new(&context).unwrap();
-        add_fill(&mut child, &buffer, 6);
-        parent.add_child(&child, &[]).unwrap();
+        add_memset(&mut child, &buffer, 6);
+        parent.add_child_graph(&child, &[]).unwrap();
     }
     let nodes = parent.nodes().unwrap();
-    assert_eq!(parent.kind(nodes[0]).unwrap(), NodeKind::Child);
+    assert_eq!(parent.kind(nodes[0]).unwrap(), NodeKind::ChildGraph);
     parent.instantiate().unwrap().launch(&stream).unwrap();
     assert_eq!(buffer.download(&stream).unwrap(), [6; 4]);
 }
@@ -168,23 +168,23 @@ fn copies_and_fills_of_an_exec_can_be_set_and_keep_their_kind() {
     let at = |word: u64| words.address() + 4 * word;
     let mut graph = Graph::new(&context).unwrap();
     graph.keep(words.owner());
-    let copy = DeviceCopy { target: at(0), source: at(1), bytes: 4 };
-    let fill = DeviceFill { target: at(3), pattern: 8, words: 1 };
+    let copy = MemcpyParams { dst: at(0), src: at(1), bytes: 4 };
+    let fill = MemsetParams { dst: at(3), value: 8, words: 1 };
     // SAFETY: the ranges are in the buffer, which the graph keeps, and the edge orders them.
     let (copied, filled) = unsafe {
-        let copied = graph.add_copy(&copy, &[]).unwrap();
-        (copied, graph.add_fill(&fill, &[copied]).unwrap())
+        let copied = graph.add_memcpy(&copy, &[]).unwrap();
+        (copied, graph.add_memset(&fill, &[copied]).unwrap())
     };
     let mut exec = graph.instantiate().unwrap();
     let mut other = Graph::new(&context).unwrap();
     let wrong = other.add_empty(&[]).unwrap();
     // SAFETY: as above, and the graph lives.
     unsafe {
-        exec.set_copy_params(copied, &DeviceCopy { source: at(2), ..copy }).unwrap();
-        exec.set_fill_params(filled, &DeviceFill { pattern: 9, ..fill }).unwrap();
-        assert_eq!(exec.set_copy_params(wrong, &copy).unwrap_err(), Error::WrongGraph);
-        assert_eq!(exec.set_fill_params(wrong, &fill).unwrap_err(), Error::WrongGraph);
-        assert!(exec.set_fill_params(copied, &fill).is_err(), "a copy does not become a fill");
+        exec.set_memcpy_params(copied, &MemcpyParams { src: at(2), ..copy }).unwrap();
+        exec.set_memset_params(filled, &MemsetParams { value: 9, ..fill }).unwrap();
+        assert_eq!(exec.set_memcpy_params(wrong, &copy).unwrap_err(), Error::WrongGraph);
+        assert_eq!(exec.set_memset_params(wrong, &fill).unwrap_err(), Error::WrongGraph);
+        assert!(exec.set_memset_params(copied, &fill).is_err(), "a copy does not become a fill");
     }
     exec.launch(&stream).unwrap();
     assert_eq!(words.download(&stream).unwrap(), [3, 2, 3, 9]);
@@ -196,8 +196,8 @@ fn an_update_takes_parameters_and_refuses_another_shape() {
     let one = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let two = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let (mut first, mut second) = (Graph::new(&context).unwrap(), Graph::new(&context).unwrap());
-    add_fill(&mut first, &one, 1);
-    add_fill(&mut second, &two, 2);
+    add_memset(&mut first, &one, 1);
+    add_memset(&mut second, &two, 2);
     let mut exec = first.instantiate().unwrap();
     assert_eq!(exec.update(&second).unwrap(), UpdateOutcome::Updated);
     let owner = std::sync::Arc::downgrade(&two.owner());
@@ -207,7 +207,7 @@ fn an_update_takes_parameters_and_refuses_another_shape() {
     exec.launch(&stream).unwrap();
     let mut words = [0_u32; 4];
     // SAFETY: the exec keeps the memory at the address, and the wait comes before the read.
-    unsafe { stream.copy_to_host(words.as_mut_ptr().cast(), address, 16) }.unwrap();
+    unsafe { stream.memcpy_dtoh(words.as_mut_ptr().cast(), address, 16) }.unwrap();
     stream.synchronize().unwrap();
     assert_eq!((words, one.download(&stream).unwrap()), ([2; 4], vec![0; 4]));
 
@@ -243,7 +243,7 @@ fn graphs_of_different_contexts_cannot_be_combined() {
     let there = Context::new(&driver, DeviceIndex(1)).unwrap();
     let mut graph = Graph::new(&here).unwrap();
     let child = Graph::new(&there).unwrap();
-    let error = graph.add_child(&child, &[]).unwrap_err();
+    let error = graph.add_child_graph(&child, &[]).unwrap_err();
     assert_eq!(error, Error::WrongContext { what: "the child graph" });
 }
 

@@ -29,10 +29,10 @@ fn a_lost_capture_refuses_work_of_its_thread_on_every_stream() {
             let outcomes = unsafe {
                 [
                     stream.launch(&launch),
-                    stream.copy_to_device(at, raw, 32),
-                    stream.copy_to_host(raw, at, 32),
-                    stream.copy_on_device(at, at + 16, 16),
-                    stream.fill_u32(at, 1, 8),
+                    stream.memcpy_htod(at, raw, 32),
+                    stream.memcpy_dtoh(raw, at, 32),
+                    stream.memcpy_dtod(at, at + 16, 16),
+                    stream.memset_d32(at, 1, 8),
                     stream.wait(&event),
                     event.record(stream),
                 ]
@@ -90,7 +90,7 @@ fn a_capture_that_ends_without_a_failed_call_is_noticed_and_nothing_runs() {
                 sabotage(context.table(), capturing.stream().raw());
             }
             // SAFETY: the range is the whole buffer, and the graph is never launched.
-            assert_lost(unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }, None);
+            assert_lost(unsafe { capturing.stream().memset_d32(buffer.address(), 1, 8) }, None);
             Ok::<_, Error>(())
         });
         let error = captured.unwrap_err();

@@ -42,7 +42,7 @@ fn every_later_call_fails_at_once_with_the_first_cause() {
         assert_eq!(event.is_complete().unwrap_err(), lost);
         assert_eq!(exec.launch(stream).unwrap_err(), lost);
         assert_eq!(context.synchronize().unwrap_err(), lost);
-        assert_eq!(context.memory().unwrap_err(), lost);
+        assert_eq!(context.mem_get_info().unwrap_err(), lost);
         assert_eq!(Module::load_ptx(context, SCALE).unwrap_err().error, lost);
     });
 }

@@ -24,9 +24,9 @@ fn every_replay_sees_the_value_set_before_it() {
             let (stream, start) = (capturing.stream(), history.address());
             // SAFETY: the ranges lie in the buffers, which the graph keeps.
             unsafe {
-                stream.copy_on_device(shifted.address(), start, 63 * 4)?;
-                stream.copy_on_device(start + 4, shifted.address(), 63 * 4)?;
-                stream.copy_on_device(start, scalar.address(), 4)
+                stream.memcpy_dtod(shifted.address(), start, 63 * 4)?;
+                stream.memcpy_dtod(start + 4, shifted.address(), 63 * 4)?;
+                stream.memcpy_dtod(start, scalar.address(), 4)
             }
         })
         .unwrap();

@@ -7,13 +7,13 @@ use retrograph_test_support::threads::assert_complete;
 assert_threads! {
     // Any thread may use them, several at a time.
     shared {
-        CallError, CaptureError, CaptureMode, CapturedNodes, Context, DeviceBuffer<f32>, DeviceCopy,
-        DeviceFill, DeviceIndex, DeviceInfo, DeviceScalar<f32>, Driver, DriverVersion, Error, Event,
-        FirstFailure, Function, GraphExec, GraphReport, KernelArguments, KernelLaunch<'static>,
-        KernelTime, LaunchGeometry, LoadError, Loss, MemoryPool, Module, Node, NodeKind,
-        OperationTime, Origin, Owner, PhaseTime, PinnedBuffer<f32>, PoolSeal, PoolUse, Profile,
-        Result<u8>, Stream, TensorMap, TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType,
-        UpdateOutcome,
+        CallError, CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Context,
+        DeviceBuffer<f32>, DeviceIndex, DeviceInfo, DeviceScalar<f32>, Driver, DriverVersion, Error,
+        Event, FirstFailure, Function, GraphExec, GraphReport, KernelArguments,
+        KernelLaunch<'static>, KernelTime, LaunchGeometry, LoadError, MemcpyParams, MemoryPool,
+        MemsetParams, Module, Node, NodeKind, OperationTime, Origin, Owner, PhaseTime,
+        PinnedBuffer<f32>, PoolSeal, PoolUse, Profile, Result<u8>, Stream, TensorMap,
+        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome,
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }

@@ -18,7 +18,7 @@ fn capture_after(stream: &Stream, meanwhile: impl FnOnce(&mut Capturing<'_>)) {
         meanwhile(capturing);
         capturing.keep(buffer.owner());
         // SAFETY: the range is the whole buffer, which the graph keeps.
-        unsafe { capturing.stream().fill_u32(buffer.address(), 7, 4) }
+        unsafe { capturing.stream().memset_d32(buffer.address(), 7, 4) }
     });
     graph.unwrap().instantiate().unwrap().launch(stream).unwrap();
     assert_eq!(buffer.download(stream).unwrap(), [7; 4]);

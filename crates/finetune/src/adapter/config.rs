@@ -134,7 +134,7 @@ impl AdapterConfig {
 
     /// Reads the text of the file `path`.
     pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, AdapterError> {
-        let unreadable = |why: String| AdapterError::damaged(path, why);
+        let unreadable = |reason: String| AdapterError::damaged(path, reason);
         let map: Map<String, Value> = serde_json::from_slice(text)
             .map_err(|error| unreadable(format!("it is not a JSON object: {error}")))?;
         let options = Options { path, text, map: &map };

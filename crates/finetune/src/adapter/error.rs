@@ -33,12 +33,12 @@ pub enum AdapterError {
         source: std::io::Error,
     },
     /// A file is truncated or has another format.
-    #[error("`{}` cannot be used: {why}; download or write it again", path.display())]
+    #[error("`{}` cannot be used: {reason}; download or write it again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The defect.
-        why: String,
+        reason: String,
     },
     /// The adapter was made with an option that is not supported.
     #[error("`{}` has \"{key}\": {value}, but {rule}", path.display())]
@@ -64,14 +64,14 @@ pub enum AdapterError {
         name: String,
     },
     /// A tensor belongs neither to the model nor to the configuration of the adapter.
-    #[error("`{}` has a tensor `{name}`, but {why}", path.display())]
+    #[error("`{}` has a tensor `{name}`, but {reason}", path.display())]
     UnexpectedTensor {
         /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
         /// Why it is not expected.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The shape of a tensor contradicts the model or the rank.
     #[error(
@@ -141,7 +141,7 @@ pub enum AdapterError {
 }
 
 impl AdapterError {
-    pub(crate) fn damaged(path: &Path, why: impl Into<String>) -> Self {
-        Self::Damaged { path: path.to_owned(), why: why.into() }
+    pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.into() }
     }
 }

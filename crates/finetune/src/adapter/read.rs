@@ -39,7 +39,7 @@ impl Adapter {
         if let Some(targets) = blocks {
             config
                 .divide(targets, &updated(&file))
-                .map_err(|why| AdapterError::damaged(&path, why))?;
+                .map_err(|reason| AdapterError::damaged(&path, reason))?;
         }
         let adapter = Self { path: folder.to_owned(), config, file, blocks };
         adapter.check()?;
@@ -180,12 +180,12 @@ impl Adapter {
 
     /// Checks that the configuration allows the magnitudes `name` of a module.
     fn check_magnitudes(&self, name: &str, module: &str) -> Result<(), AdapterError> {
-        let why = match self.stored_rank(module) {
+        let reason = match self.stored_rank(module) {
             None => "its module is not in `target_modules`",
             Some(_) if !self.lora().dora => "`use_dora` is not true",
             Some(_) => return Ok(()),
         };
-        Err(self.unexpected(name.to_owned(), why))
+        Err(self.unexpected(name.to_owned(), reason))
     }
 
     /// Returns the rank of the matrices of the module `name` in the file, if it has an update.
@@ -220,8 +220,8 @@ impl Adapter {
         })
     }
 
-    fn unexpected(&self, name: String, why: &'static str) -> AdapterError {
-        AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, why }
+    fn unexpected(&self, name: String, reason: &'static str) -> AdapterError {
+        AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, reason }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct DecodeBench {
     /// The strategies.
     pub strategies: Vec<BenchStrategy>,
     /// Batch size: texts that are generated together, 1 to 8, all with the same prompt.
-    pub texts: usize,
+    pub batch: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
     /// Unmeasured tokens before the measurement.
@@ -47,7 +47,7 @@ pub struct DecodeMeasurement {
     /// KV-cache capacity in tokens.
     pub cache: usize,
     /// Texts that were generated together.
-    pub texts: usize,
+    pub batch: usize,
     /// The dtype of the KV cache.
     #[serde(with = "dtype_name")]
     pub cache_dtype: DType,
@@ -84,7 +84,7 @@ pub struct DecodeMeasurement {
     pub allocated_bytes: usize,
     /// Decrease of free device memory from before the generator to after its last token, in bytes
     /// of whole pages, including the driver's memory for graphs.
-    pub taken_bytes: usize,
+    pub measured_bytes: usize,
     /// The last tokens, equal for every strategy.
     pub last_tokens: Vec<u32>,
 }
@@ -133,8 +133,8 @@ impl DecodeBench {
     }
 
     fn options(&self, capacity: usize) -> GeneratorOptions {
-        let texts = self.texts;
-        GeneratorOptions { cache: self.cache, texts, ..GeneratorOptions::new(capacity) }
+        let texts = self.batch;
+        GeneratorOptions { cache: self.cache, batch: texts, ..GeneratorOptions::new(capacity) }
     }
 
     fn state(&self, modules: &ModuleCache, start: &mut dyn FnMut(Stage<'_>)) -> Result<ModelState> {
@@ -158,7 +158,7 @@ impl DecodeBench {
         let options = GeneratorOptions { build: strategy.build(), ..self.options(capacity) };
         let plan = GenerationPlan::new(&self.config(), options)?;
         let need = plan.memory();
-        let (before, _) = modules.context().memory()?;
+        let (before, _) = modules.context().mem_get_info()?;
         let source = Source::State(state.clone());
         let mut batch = GenerationBatch::new(plan.start(modules, source, &mut |_| ())?)?;
         let vocab = self.config.model.vocab;
@@ -169,7 +169,7 @@ impl DecodeBench {
         self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
         let times = self.timed(&mut batch, &request)?;
-        let (after, _) = modules.context().memory()?;
+        let (after, _) = modules.context().mem_get_info()?;
         let generator = batch.generator();
         let report = generator.report().cloned();
         let allocated = generator.bytes();
@@ -179,7 +179,7 @@ impl DecodeBench {
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let case = ([position, capacity, self.texts], generator.cache_dtype(), strategy);
+        let case = ([position, capacity, self.batch], generator.cache_dtype(), strategy);
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 
@@ -187,7 +187,7 @@ impl DecodeBench {
     fn timed(&self, batch: &mut GenerationBatch, request: &Request<'_>) -> Result<Times> {
         let started = Instant::now();
         let first = batch.start(request)?;
-        for _ in 1..self.texts {
+        for _ in 1..self.batch {
             batch.start(request)?;
         }
         let (mut all, mut device_ms) = (Vec::new(), Vec::new());
@@ -233,11 +233,11 @@ fn measurement(
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
     let Times { prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
-    let [parameter_bytes, planned_bytes, driver_bytes, allocated_bytes, taken_bytes] = bytes;
+    let [parameter_bytes, planned_bytes, driver_bytes, allocated_bytes, measured_bytes] = bytes;
     DecodeMeasurement {
         position,
         cache,
-        texts,
+        batch: texts,
         cache_dtype,
         strategy: strategy.name().to_owned(),
         operations: report.map_or(0, |report| report.operations),
@@ -254,7 +254,7 @@ fn measurement(
         planned_bytes,
         driver_bytes,
         allocated_bytes,
-        taken_bytes,
+        measured_bytes,
         last_tokens,
     }
 }

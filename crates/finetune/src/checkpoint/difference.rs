@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn only_the_fields_that_differ_are_named() {
         let tiny = Preset::Tiny.model();
-        let other = ModelConfig { hidden: 32, tied: false, ..tiny };
+        let other = ModelConfig { hidden: 32, tie_word_embeddings: false, ..tiny };
         let (saved, asked) = of(&tiny, &other);
         assert_eq!(
             (saved.as_str(), asked.as_str()),

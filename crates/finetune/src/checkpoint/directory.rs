@@ -71,8 +71,8 @@ impl CheckpointDirectory {
         let path = self.path.join(LOCK);
         if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             // Opening a pipe would wait for a reader.
-            let why = "it is not a regular file";
-            return Err(self.unwritable(&path)(std::io::Error::other(why)));
+            let reason = "it is not a regular file";
+            return Err(self.unwritable(&path)(std::io::Error::other(reason)));
         }
         let open = File::options().write(true).create(true).truncate(false).open(&path);
         let file = open.map_err(self.unwritable(&path))?;
@@ -115,8 +115,8 @@ impl CheckpointDirectory {
         };
         let name = name.trim_end();
         if step_of(name).is_none() {
-            let why = format!("it names `{name}`, which is not the file name of a checkpoint");
-            return Err(CheckpointError::Damaged { path: pointer, why }.into());
+            let reason = format!("it names `{name}`, which is not the file name of a checkpoint");
+            return Err(CheckpointError::Damaged { path: pointer, reason }.into());
         }
         Ok(Some(self.path.join(name)))
     }
@@ -183,7 +183,8 @@ impl CheckpointDirectory {
 
     /// Opens the checkpoint at `path`, which the file `pointer` names.
     fn open_named(&self, pointer: &str, path: &Path) -> Result<Checkpoint> {
-        if std::fs::symlink_metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound) {
+        if std::fs::symlink_metadata(path).is_err_and(|reason| reason.kind() == ErrorKind::NotFound)
+        {
             let name = path.file_name().unwrap_or_default().display().to_string();
             let (pointer, newest) = (self.path.join(pointer), self.files().into_iter().next());
             let newest = newest.map(|(_, path)| path);

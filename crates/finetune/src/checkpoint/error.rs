@@ -72,15 +72,15 @@ pub enum CheckpointError {
     },
     /// A file is not a checkpoint, or it is truncated or altered.
     #[error(
-        "the checkpoint `{}` cannot be used: {why}; resume from an earlier one by naming it in the \
-         file `latest` of its directory",
+        "the checkpoint `{}` cannot be used: {reason}; resume from an earlier one by naming it in \
+         the file `latest` of its directory",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The defect.
-        why: String,
+        reason: String,
     },
     /// A checkpoint belongs to another run.
     #[error(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference;
 use super::error::CheckpointError;
-use crate::config::{OptimizerConfig, PreferenceConfig, TrainingConfig};
+use crate::config::{DpoConfig, OptimizerConfig, TrainingConfig};
 use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
@@ -43,7 +43,7 @@ pub struct Header {
     pub interleave: usize,
     /// The objective, if the data is pairs.
     #[serde(default)]
-    pub preference: Option<PreferenceConfig>,
+    pub preference: Option<DpoConfig>,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
@@ -136,7 +136,7 @@ impl Header {
         config: &TrainingConfig,
     ) -> Result<()> {
         compare("preference", &self.preference, &asked.preference)?;
-        if self.ranks != asked.ranks.count {
+        if self.ranks != asked.ranks.world_size {
             return Ok(());
         }
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
@@ -206,7 +206,7 @@ mod tests {
     /// A run removes its older checkpoints, which it recognizes by their headers.
     #[test]
     fn f16_copies_do_not_identify_a_run() {
-        for f16_copies in [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts] {
+        for f16_copies in [F16Copies::None, F16Copies::OneTerm, F16Copies::TwoTerms] {
             let config = TrainingConfig {
                 model: Preset::Tiny.model(),
                 mode: Mode::Lora(LoraConfig::new(4, 8.0)),

@@ -8,21 +8,21 @@ pub enum StatePart {
     /// The parameter itself.
     Parameter,
     /// The first moment.
-    First,
+    ExpAvg,
     /// The second moment.
-    Second,
+    ExpAvgSq,
 }
 
 impl StatePart {
     /// Every part, in the order of the file.
-    pub const ALL: [Self; 3] = [Self::Parameter, Self::First, Self::Second];
+    pub const ALL: [Self; 3] = [Self::Parameter, Self::ExpAvg, Self::ExpAvgSq];
 
     /// Returns the name of the tensor with this part of the parameter `name`.
     pub fn tensor_name(self, name: &str) -> String {
         match self {
             Self::Parameter => name.to_owned(),
-            Self::First => format!("adamw.first.{name}"),
-            Self::Second => format!("adamw.second.{name}"),
+            Self::ExpAvg => format!("adamw.first.{name}"),
+            Self::ExpAvgSq => format!("adamw.second.{name}"),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Checkpoint {
     /// truncated, altered or not a checkpoint.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| CheckpointError::Read { path: PathBuf::from(path), source };
-        let damaged = |why: &str| damaged(path, why);
+        let damaged = |reason: &str| damaged(path, reason);
         let Head { mut file, length, bytes: head, header, metadata } = open_head(path)?;
         let expected = head.len() as u64 + metadata.data_len() as u64;
         if length != expected {
@@ -72,14 +72,14 @@ impl Checkpoint {
             };
             if info.dtype != Dtype::F32 || info.shape != parameter.shape {
                 let found = format!("{:?} {:?}", info.dtype, info.shape);
-                let why = format!("`{name}` is {found}, not F32 {:?}", parameter.shape);
-                return Err(damaged(&self.path, &why));
+                let reason = format!("`{name}` is {found}, not F32 {:?}", parameter.shape);
+                return Err(damaged(&self.path, &reason));
             }
         }
         let expected = parameters.len() * StatePart::ALL.len();
         if tensors.len() != expected {
-            let why = format!("it has {} tensors instead of {expected}", tensors.len());
-            return Err(damaged(&self.path, &why));
+            let reason = format!("it has {} tensors instead of {expected}", tensors.len());
+            return Err(damaged(&self.path, &reason));
         }
         Ok(())
     }
@@ -123,9 +123,9 @@ fn open_head(path: &Path) -> Result<Head> {
     let length = file.get_ref().metadata().map_err(failed)?.len();
     let bytes = read_head(&mut file, length).map_err(|error| match error {
         HeadError::Read(source) => failed(source),
-        HeadError::Damaged(why) => damaged(path, why),
+        HeadError::Damaged(reason) => damaged(path, reason),
     })?;
-    let (header, metadata) = parse_head(&bytes).map_err(|why| damaged(path, &why))?;
+    let (header, metadata) = parse_head(&bytes).map_err(|reason| damaged(path, &reason))?;
     Ok(Head { file, length, bytes, header, metadata })
 }
 
@@ -134,8 +134,8 @@ pub(super) fn read_header(path: &Path) -> Result<Header> {
     Ok(open_head(path)?.header)
 }
 
-fn damaged(path: &Path, why: &str) -> Error {
-    CheckpointError::Damaged { path: PathBuf::from(path), why: why.to_owned() }.into()
+fn damaged(path: &Path, reason: &str) -> Error {
+    CheckpointError::Damaged { path: PathBuf::from(path), reason: reason.to_owned() }.into()
 }
 
 fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {

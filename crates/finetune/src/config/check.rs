@@ -26,6 +26,6 @@ pub(super) fn within(field: &'static str, value: usize, max: usize) -> Result<()
 
 /// Fails unless the rank is less than the number of ranks.
 pub(crate) fn require_rank(ranks: Ranks) -> Result<()> {
-    let rule = format!("less than the number of ranks, {}", ranks.count);
+    let rule = format!("less than the number of ranks, {}", ranks.world_size);
     require("rank", ranks.rank, ranks.is_valid(), &rule)
 }

@@ -12,40 +12,56 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LongRope {
     /// `short_factor`: divisors for runs of at most `original` positions.
-    pub short: RopeFactors,
+    #[serde(alias = "short")]
+    pub short_factor: RopeFactors,
     /// `long_factor`: divisors for longer runs.
-    pub long: RopeFactors,
+    #[serde(alias = "long")]
+    pub long_factor: RopeFactors,
     /// `original_max_position_embeddings`: context length in pretraining.
-    pub original: f64,
+    #[serde(alias = "original")]
+    pub original_max_position_embeddings: f64,
     /// `attention_factor`: the factor of all cosines and sines.
-    pub attention: f64,
+    #[serde(alias = "attention")]
+    pub attention_factor: f64,
 }
 
 impl LongRope {
     /// Returns the default of the attention factor for a context that is `factor` times `original`:
     /// `√(1 + ln(factor) / ln(original))`.
-    pub fn attention(factor: f64, original: f64) -> f64 {
+    pub fn default_attention_factor(factor: f64, original: f64) -> f64 {
         if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
     }
 
     /// Returns the divisor of a frequency in a run of `length` positions.
     pub(super) fn divisor(&self, pair: usize, length: f64) -> f64 {
-        let factors = if length > self.original { &self.long } else { &self.short };
+        let factors = if length > self.original_max_position_embeddings {
+            &self.long_factor
+        } else {
+            &self.short_factor
+        };
         f64::from(factors.as_slice()[pair])
     }
 
     pub(super) fn validate(self, rotary: usize) -> Result<()> {
         let rule = "a list of numbers above 0, one for each pair of a head";
-        for (name, factors) in [("short_factor", self.short), ("long_factor", self.long)] {
+        for (name, factors) in
+            [("short_factor", self.short_factor), ("long_factor", self.long_factor)]
+        {
             let factors = factors.as_slice();
             let positive = factors.iter().all(|factor| factor.is_finite() && *factor > 0.0);
             let holds = positive && factors.len() == rotary / 2;
             require(name, format!("{factors:?}"), holds, rule)?;
         }
-        let original = self.original.is_finite() && self.original > 1.0;
-        require("original_max_position_embeddings", self.original, original, "above 1")?;
-        let attention = self.attention.is_finite() && self.attention > 0.0;
-        require("attention_factor", self.attention, attention, "finite and above 0")
+        let original = self.original_max_position_embeddings.is_finite()
+            && self.original_max_position_embeddings > 1.0;
+        require(
+            "original_max_position_embeddings",
+            self.original_max_position_embeddings,
+            original,
+            "above 1",
+        )?;
+        let attention = self.attention_factor.is_finite() && self.attention_factor > 0.0;
+        require("attention_factor", self.attention_factor, attention, "finite and above 0")
     }
 }
 
@@ -101,10 +117,10 @@ mod tests {
     fn model() -> ModelConfig {
         let factors = |first: f32| RopeFactors::try_from(vec![first, 2.0, 4.0]).unwrap();
         let long = LongRope {
-            short: factors(1.0),
-            long: factors(8.0),
-            original: 16.0,
-            attention: LongRope::attention(4.0, 16.0),
+            short_factor: factors(1.0),
+            long_factor: factors(8.0),
+            original_max_position_embeddings: 16.0,
+            attention_factor: LongRope::default_attention_factor(4.0, 16.0),
         };
         let rope_scaling = Some(RopeScaling::LongRope(long));
         ModelConfig { rope_scaling, rotary_dim: Some(6), ..Preset::Tiny.model() }

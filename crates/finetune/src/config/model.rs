@@ -41,7 +41,8 @@ pub struct ModelConfig {
     /// Whether an RMSNorm normalizes each query and key head before RoPE.
     pub qk_norm: bool,
     /// Whether the output projection is the token embedding.
-    pub tied: bool,
+    #[serde(alias = "tied")]
+    pub tie_word_embeddings: bool,
     /// Base of the RoPE frequencies.
     pub rope_theta: f64,
     /// Scaling of the RoPE frequencies for a longer context, if any.

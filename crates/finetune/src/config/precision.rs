@@ -9,8 +9,8 @@ use super::check::require;
 use super::choice::UnknownChoice;
 use crate::hub::ModelDirectory;
 
-/// Minimum rows of a micro-batch for which the operands of f32 products are split into f16 parts
-/// before the product. Products with fewer rows split them into tf32 parts in each tile. Measured
+/// Minimum rows of a micro-batch for which the operands of f32 products are split into f16 terms
+/// before the product. Products with fewer rows split them into tf32 terms in each tile. Measured
 /// for a model of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
 pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
@@ -66,22 +66,22 @@ pub enum F16Copies {
     /// None: such products split the matrices in each step.
     #[default]
     None,
-    /// One part, 2 bytes per element. Every frozen matrix must be exactly bf16 or f16, as in most
+    /// One term, 2 bytes per element. Every frozen matrix must be exactly bf16 or f16, as in most
     /// checkpoints.
-    OnePart,
-    /// Two parts, 4 bytes per element. A run that does not fit in device memory with them has none;
+    OneTerm,
+    /// Two terms, 4 bytes per element. A run that does not fit in device memory with them has none;
     /// from 256 rows on, its steps have the same bits.
-    TwoParts,
+    TwoTerms,
 }
 
 impl F16Copies {
-    /// Returns the number of parts in runs with micro-batches of `rows` rows; `None` for no copies.
-    pub(crate) fn parts(self, rows: usize) -> Option<usize> {
+    /// Returns the number of terms in runs with micro-batches of `rows` rows; `None` for no copies.
+    pub(crate) fn terms(self, rows: usize) -> Option<usize> {
         match self {
             _ if rows < MIN_COPIED_ROWS => None,
             Self::None => None,
-            Self::OnePart => Some(1),
-            Self::TwoParts => Some(2),
+            Self::OneTerm => Some(1),
+            Self::TwoTerms => Some(2),
         }
     }
 }
@@ -128,11 +128,11 @@ impl Precision {
     }
 
     /// Returns this precision with copies for a run whose frozen weights come from `base`, or from
-    /// a seed: one part if the matrices of `base` have 16 bits, else two.
+    /// a seed: one term if the matrices of `base` have 16 bits, else two.
     pub fn of_base(self, base: Option<&ModelDirectory>) -> Self {
         let f16_copies = match base.is_some_and(ModelDirectory::is_16_bit) {
-            true => F16Copies::OnePart,
-            false => F16Copies::TwoParts,
+            true => F16Copies::OneTerm,
+            false => F16Copies::TwoTerms,
         };
         Self { f16_copies, ..self }
     }
@@ -142,10 +142,10 @@ impl Precision {
         Self { f16_copies: F16Copies::None, ..self }
     }
 
-    /// Returns this precision without copies of two parts.
-    pub fn without_two_part_copies(self) -> Self {
+    /// Returns this precision without copies of two terms.
+    pub fn without_two_term_copies(self) -> Self {
         match self.f16_copies {
-            F16Copies::TwoParts => self.without_copies(),
+            F16Copies::TwoTerms => self.without_copies(),
             _ => self,
         }
     }

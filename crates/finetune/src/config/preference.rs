@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 ///
 /// The reference is the model without its adapter, so the run must train only LoRA matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PreferenceConfig {
+pub struct DpoConfig {
     /// Strength of the pull towards the reference, β: finite and above 0.
     pub beta: f32,
     /// The probability that a label is wrong: at least 0 and below 0.5.
     pub label_smoothing: f32,
 }
 
-impl PreferenceConfig {
+impl DpoConfig {
     /// Returns DPO with `beta` and without label smoothing.
     pub fn new(beta: f32) -> Self {
         Self { beta, label_smoothing: 0.0 }

@@ -49,7 +49,7 @@ impl Preset {
             o_bias: false,
             mlp_bias: false,
             qk_norm: false,
-            tied: true,
+            tie_word_embeddings: true,
             rope_theta: 1e6,
             rope_scaling: None,
             rotary_dim: None,

@@ -28,11 +28,14 @@ pub enum RopeScaling {
         /// Divisor of low frequencies.
         factor: f64,
         /// `low_freq_factor`: the original context over the longest interpolated wavelength.
-        low: f64,
+        #[serde(alias = "low")]
+        low_freq_factor: f64,
         /// `high_freq_factor`: the original context over the shortest interpolated wavelength.
-        high: f64,
+        #[serde(alias = "high")]
+        high_freq_factor: f64,
         /// `original_max_position_embeddings`: context length in pretraining.
-        original: f64,
+        #[serde(alias = "original")]
+        original_max_position_embeddings: f64,
     },
     /// `rope_type` "dynamic", for runs that are longer than the context in pretraining: the base of
     /// the frequencies grows with the length of the run.
@@ -40,7 +43,8 @@ pub enum RopeScaling {
         /// The factor of the context; the base also grows with it.
         factor: f64,
         /// `original_max_position_embeddings`: context length in pretraining.
-        original: f64,
+        #[serde(alias = "original")]
+        original_max_position_embeddings: f64,
     },
     /// `rope_type` "longrope": a divisor for each frequency.
     LongRope(LongRope),
@@ -52,34 +56,39 @@ pub struct Yarn {
     /// Divisor of low frequencies.
     pub factor: f64,
     /// `original_max_position_embeddings`: context length in pretraining.
-    pub original: f64,
+    #[serde(alias = "original")]
+    pub original_max_position_embeddings: f64,
     /// `beta_fast`: rotations in the original context from which a frequency stays.
-    pub fast: f64,
+    #[serde(alias = "fast")]
+    pub beta_fast: f64,
     /// `beta_slow`: rotations in the original context up to which a frequency is divided.
-    pub slow: f64,
+    #[serde(alias = "slow")]
+    pub beta_slow: f64,
     /// `attention_factor`: the factor of all cosines and sines.
-    pub attention: f64,
+    #[serde(alias = "attention")]
+    pub attention_factor: f64,
     /// `truncate`: whether the range of interpolated pairs ends at whole pairs.
     pub truncate: bool,
 }
 
 impl Yarn {
     /// Default of `beta_fast`.
-    pub const FAST: f64 = 32.0;
+    pub const BETA_FAST: f64 = 32.0;
     /// Default of `beta_slow`.
-    pub const SLOW: f64 = 1.0;
+    pub const BETA_SLOW: f64 = 1.0;
 
     /// Returns the default of the attention factor, with `mscale` 1: `0.1 · ln(factor) + 1`.
-    pub fn attention(factor: f64, mscale: f64) -> f64 {
+    pub fn default_attention_factor(factor: f64, mscale: f64) -> f64 {
         if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 }
     }
 
     /// Returns the pairs between which frequencies are interpolated, of heads of `width`.
     fn range(self, width: usize, theta: f64) -> [f64; 2] {
         let pair = |rotations: f64| {
-            width as f64 * (self.original / (rotations * TAU)).ln() / (2.0 * theta.ln())
+            width as f64 * (self.original_max_position_embeddings / (rotations * TAU)).ln()
+                / (2.0 * theta.ln())
         };
-        let [low, high] = [pair(self.fast), pair(self.slow)];
+        let [low, high] = [pair(self.beta_fast), pair(self.beta_slow)];
         let [low, high] = if self.truncate { [low.floor(), high.ceil()] } else { [low, high] };
         let [low, high] = [low.max(0.0), high.min(width as f64 - 1.0)];
         // Equal ends would divide by zero.
@@ -87,7 +96,14 @@ impl Yarn {
     }
 
     fn validate(self) -> Result<()> {
-        let Self { factor, original, fast, slow, attention, .. } = self;
+        let Self {
+            factor,
+            original_max_position_embeddings: original,
+            beta_fast: fast,
+            beta_slow: slow,
+            attention_factor: attention,
+            ..
+        } = self;
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let rule = "finite and above 0";
         require("rope factor", factor, positive(factor), rule)?;
@@ -107,12 +123,17 @@ impl RopeScaling {
             Self::Linear { factor } => require("rope factor", factor, positive(factor), rule),
             Self::Yarn(yarn) => yarn.validate(),
             Self::LongRope(long) => long.validate(rotary),
-            Self::Dynamic { factor, original } => {
+            Self::Dynamic { factor, original_max_position_embeddings: original } => {
                 require("rope factor", factor, factor.is_finite() && factor >= 1.0, "at least 1")?;
                 require("head_dim", rotary, rotary > 2, "above 2 with dynamic RoPE scaling")?;
                 require("original_max_position_embeddings", original, positive(original), rule)
             }
-            Self::Llama3 { factor, low, high, original } => {
+            Self::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_max_position_embeddings: original,
+            } => {
                 require("rope factor", factor, positive(factor), rule)?;
                 require("low_freq_factor", low, positive(low), rule)?;
                 let above = high.is_finite() && high > low;
@@ -128,7 +149,12 @@ impl RopeScaling {
         let (width, length) = (2 * frequencies.len(), positions as f64);
         let scale = |(pair, frequency): (usize, f64)| match self {
             Self::Linear { factor } => frequency / factor,
-            Self::Llama3 { factor, low, high, original } => {
+            Self::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_max_position_embeddings: original,
+            } => {
                 let waves = original * frequency / TAU;
                 let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
                 (1.0 - kept) * frequency / factor + kept * frequency
@@ -138,7 +164,7 @@ impl RopeScaling {
                 let kept = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
                 (1.0 - kept) * frequency / yarn.factor + kept * frequency
             }
-            Self::Dynamic { factor, original } => {
+            Self::Dynamic { factor, original_max_position_embeddings: original } => {
                 let growth = factor * length.max(original) / original - (factor - 1.0);
                 frequency / growth.powf(2.0 * pair as f64 / (width as f64 - 2.0))
             }
@@ -150,8 +176,8 @@ impl RopeScaling {
     /// The factor of all cosines and sines.
     pub(super) fn amplitude(self) -> f64 {
         match self {
-            Self::Yarn(Yarn { attention, .. }) => attention,
-            Self::LongRope(LongRope { attention, .. }) => attention,
+            Self::Yarn(Yarn { attention_factor: attention, .. }) => attention,
+            Self::LongRope(LongRope { attention_factor: attention, .. }) => attention,
             Self::Linear { .. } | Self::Llama3 { .. } | Self::Dynamic { .. } => 1.0,
         }
     }
@@ -162,8 +188,12 @@ mod tests {
     use super::*;
     use crate::config::{ModelConfig, Preset};
 
-    const LLAMA: RopeScaling =
-        RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+    const LLAMA: RopeScaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 8192.0,
+    };
 
     /// The branches of the function in `transformers`.
     fn published(frequency: f64) -> f64 {
@@ -202,10 +232,17 @@ mod tests {
     #[test]
     fn yarn_keeps_fast_pairs_and_divides_slow_ones() {
         // Qwen 2.5 with four times its context of 32768, as in its model card.
-        let attention = Yarn::attention(4.0, 1.0);
+        let attention = Yarn::default_attention_factor(4.0, 1.0);
         let (factor, original) = (4.0, 32768.0);
-        let (fast, slow, truncate) = (Yarn::FAST, Yarn::SLOW, true);
-        let yarn = Yarn { factor, original, fast, slow, attention, truncate };
+        let (fast, slow, truncate) = (Yarn::BETA_FAST, Yarn::BETA_SLOW, true);
+        let yarn = Yarn {
+            factor,
+            original_max_position_embeddings: original,
+            beta_fast: fast,
+            beta_slow: slow,
+            attention_factor: attention,
+            truncate,
+        };
         assert!((attention - 1.138_629_436_111_989).abs() < 1e-15);
         let plain = ModelConfig { head_dim: Some(128), rope_theta: 1e6, ..Preset::Tiny.model() };
         let scaled = ModelConfig { rope_scaling: Some(RopeScaling::Yarn(yarn)), ..plain };
@@ -235,14 +272,20 @@ mod tests {
 
     #[test]
     fn a_wrong_factor_is_named() {
-        let wrong = RopeScaling::Llama3 { factor: 8.0, low: 4.0, high: 1.0, original: 8192.0 };
+        let wrong = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 4.0,
+            high_freq_factor: 1.0,
+            original_max_position_embeddings: 8192.0,
+        };
         assert!(wrong.validate(8).unwrap_err().to_string().contains("high_freq_factor"));
     }
 
     #[test]
     fn dynamic_scaling_starts_beyond_the_context_and_keeps_the_first_pair() {
         let plain = Preset::Tiny.model();
-        let rope_scaling = Some(RopeScaling::Dynamic { factor: 2.0, original: 64.0 });
+        let rope_scaling =
+            Some(RopeScaling::Dynamic { factor: 2.0, original_max_position_embeddings: 64.0 });
         let dynamic = ModelConfig { rope_scaling, ..plain };
         assert_eq!(dynamic.rope_frequencies(64), plain.rope_frequencies(64));
         let [long, before] = [dynamic, plain].map(|model| model.rope_frequencies(128));

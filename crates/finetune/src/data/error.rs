@@ -73,14 +73,14 @@ pub enum DataError {
     },
     /// The file is a Parquet file that cannot be used.
     #[error(
-        "the Parquet file `{}` cannot be used: {why}; write it again with columns of strings or \
+        "the Parquet file `{}` cannot be used: {reason}; write it again with columns of strings or \
          messages, compressed with snappy or gzip, or convert it to JSON Lines", path.display()
     )]
     Parquet {
         /// The file.
         path: PathBuf,
         /// Why.
-        why: String,
+        reason: String,
     },
     /// A line is longer than the limit.
     #[error(
@@ -231,8 +231,8 @@ impl DataError {
 
 fn listed(malformed: &[(usize, String)], count: usize) -> String {
     let mut text = String::new();
-    for (line, why) in malformed {
-        let _ = write!(text, "\n  line {line}: {why}");
+    for (line, reason) in malformed {
+        let _ = write!(text, "\n  line {line}: {reason}");
     }
     if count > malformed.len() {
         let _ = write!(text, "\n  and {} more", count - malformed.len());

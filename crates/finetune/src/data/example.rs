@@ -12,7 +12,7 @@ use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
     tokens: Vec<u32>,
-    learned: Vec<bool>,
+    loss_mask: Vec<bool>,
 }
 
 impl Example {
@@ -54,7 +54,7 @@ impl Example {
         let pieces = turns(conversation, template, tokenizer)?;
         example.pieces(&pieces, tokenizer)?;
         // The template writes the start token itself. The first token has no prediction.
-        if let Some(first) = example.learned.first_mut() {
+        if let Some(first) = example.loss_mask.first_mut() {
             *first = false;
         }
         Ok(example)
@@ -67,15 +67,15 @@ impl Example {
 
     /// Returns for each token whether it is learned. The first token never is, because no token
     /// predicts it.
-    pub fn learned(&self) -> &[bool] {
-        &self.learned
+    pub fn loss_mask(&self) -> &[bool] {
+        &self.loss_mask
     }
 
     /// Appends the example to a corpus.
     pub(super) fn write(&self, writer: &mut CorpusWriter) -> io::Result<()> {
         // Tokens of a tokenizer are smaller than `LEARNED`.
         let word = |(token, learned): (&u32, &bool)| token | if *learned { LEARNED } else { 0 };
-        let words: Vec<u32> = self.tokens.iter().zip(&self.learned).map(word).collect();
+        let words: Vec<u32> = self.tokens.iter().zip(&self.loss_mask).map(word).collect();
         writer.push(&words)?;
         writer.end();
         Ok(())
@@ -83,32 +83,32 @@ impl Example {
 
     /// Excludes the first `count` tokens from learning.
     pub(super) fn forget(&mut self, count: usize) {
-        self.learned.iter_mut().take(count).for_each(|learned| *learned = false);
+        self.loss_mask.iter_mut().take(count).for_each(|learned| *learned = false);
     }
 
     /// Returns whether any token is learned.
     pub(super) fn has_learned(&self) -> bool {
-        self.learned.contains(&true)
+        self.loss_mask.contains(&true)
     }
 
     fn started(tokenizer: &Tokenizer) -> Self {
         let mut example = Self::default();
-        example.push(tokenizer.start().into_iter().collect(), false);
+        example.push(tokenizer.added_bos().into_iter().collect(), false);
         example
     }
 
     fn push(&mut self, tokens: Vec<u32>, learned: bool) {
         let first = self.tokens.is_empty() && !tokens.is_empty();
-        self.learned.resize(self.learned.len() + tokens.len(), learned);
+        self.loss_mask.resize(self.loss_mask.len() + tokens.len(), learned);
         self.tokens.extend(tokens);
         if first {
-            self.learned[0] = false;
+            self.loss_mask[0] = false;
         }
     }
 
     /// Appends the end token, unless the example ends with it.
     fn end(&mut self, tokenizer: &Tokenizer) {
-        let end = tokenizer.end().filter(|end| self.tokens.last() != Some(end));
+        let end = tokenizer.eos().filter(|end| self.tokens.last() != Some(end));
         self.push(end.into_iter().collect(), true);
     }
 

@@ -220,8 +220,8 @@ fn rows(
 
 #[cfg(not(feature = "parquet"))]
 fn rows(path: &Path, _: File, _: JsonlLimits) -> Result<Box<dyn LineSource + '_>, DataError> {
-    let why = "the feature `parquet` is off in this build".to_owned();
-    Err(DataError::Parquet { path: path.to_owned(), why })
+    let reason = "the feature `parquet` is off in this build".to_owned();
+    Err(DataError::Parquet { path: path.to_owned(), reason })
 }
 
 /// A file that is being read.
@@ -255,10 +255,10 @@ impl Reading<'_> {
                         }
                         take(example)?;
                     }
-                    Err(why) => {
+                    Err(reason) => {
                         count += 1;
                         if malformed.len() < LISTED {
-                            malformed.push((line, shortened(why)));
+                            malformed.push((line, shortened(reason)));
                         }
                     }
                 }
@@ -279,12 +279,12 @@ impl Reading<'_> {
 }
 
 /// Truncates a reason, which may quote a template or a line.
-fn shortened(mut why: String) -> String {
-    if let Some((end, _)) = why.char_indices().nth(REASON_CHARACTERS) {
-        why.truncate(end);
-        why.push('…');
+fn shortened(mut reason: String) -> String {
+    if let Some((end, _)) = reason.char_indices().nth(REASON_CHARACTERS) {
+        reason.truncate(end);
+        reason.push('…');
     }
-    why
+    reason
 }
 
 struct Reader<'a> {
@@ -306,8 +306,8 @@ impl ParseLines for PairReader<'_> {
         both lists of messages";
 
     fn parse(&mut self, line: &[u8]) -> Result<Result<Self::Line, String>> {
-        if let Err(why) = require_object(line) {
-            return Ok(Err(why));
+        if let Err(reason) = require_object(line) {
+            return Ok(Err(reason));
         }
         let Reader { tokenizer, template, .. } = &mut self.0;
         preferences::pair(line, (tokenizer, template))
@@ -332,8 +332,8 @@ impl<'a> Reader<'a> {
     }
 
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
-        if let Err(why) = require_object(line) {
-            return Ok(Err(why));
+        if let Err(reason) = require_object(line) {
+            return Ok(Err(reason));
         }
         let parsed: Line = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
         };
         match conversation {
             Ok(conversation) => self.conversation(&conversation),
-            Err(why) => Ok(Err(why)),
+            Err(reason) => Ok(Err(reason)),
         }
     }
 

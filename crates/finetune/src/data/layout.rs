@@ -40,7 +40,7 @@ pub struct Tally {
     /// Tokens without padding.
     pub tokens: usize,
     /// Learned tokens.
-    pub learned: usize,
+    pub loss_tokens: usize,
     /// Whether examples are packed.
     pub packed: bool,
 }
@@ -140,10 +140,10 @@ impl Layout {
         let (mut documents, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);
         for pair in pairs {
             let both = [2 * pair, 2 * pair + 1].map(|number| corpus.example(number));
-            let learned = found.tally.learned;
+            let learned = found.tally.loss_tokens;
             match both.map(|range| found.truncated(range)) {
                 [Some(chosen), Some(rejected)] => documents.extend([chosen, rejected]),
-                _ => (dropped, found.tally.learned) = (dropped + 1, learned),
+                _ => (dropped, found.tally.loss_tokens) = (dropped + 1, learned),
             }
         }
         found.tally.dropped = dropped;
@@ -185,7 +185,7 @@ impl Found<'_> {
         let kept = range.start..range.end.min(range.start + self.seq + 1);
         self.tally.truncated += usize::from(kept.end < range.end);
         let learned = learned(&self.words[kept.clone()]);
-        self.tally.learned += learned;
+        self.tally.loss_tokens += learned;
         self.tally.dropped += usize::from(learned == 0);
         (learned > 0).then(|| Document::of(kept))
     }
@@ -199,7 +199,7 @@ impl Found<'_> {
             return;
         }
         self.tally.split += 1;
-        self.tally.learned += all;
+        self.tally.loss_tokens += all;
         // The last target of a document is the first token of the next.
         let end = |start: usize| range.end.min(start + self.seq + 1);
         let pieces = range.clone().take(all).step_by(self.seq);

@@ -45,13 +45,14 @@ pub(super) fn pair(
             let Some(template) = template else { unreachable!("it is set above") };
             let (prompt, answers) = match messages(prompt, [chosen, rejected]) {
                 Ok(found) => found,
-                Err(why) => return Ok(Err(why)),
+                Err(reason) => return Ok(Err(reason)),
             };
             conversations(prompt, answers, tools, (tokenizer, template))
         }
         _ => {
-            let why = "`prompt`, `chosen` and `rejected` must all be texts, or lists of messages";
-            return Ok(Err(why.to_owned()));
+            let reason =
+                "`prompt`, `chosen` and `rejected` must all be texts, or lists of messages";
+            return Ok(Err(reason.to_owned()));
         }
     };
     Ok(pair.map_err(|error| error.to_string()).and_then(learned))

@@ -47,7 +47,7 @@ pub(super) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Reads `file`, which is at `path`, within `limits`.
     pub(super) fn new(path: &'a Path, file: File, limits: JsonlLimits) -> Result<Self, DataError> {
-        let failed = |why: String| DataError::Parquet { path: path.to_owned(), why };
+        let failed = |reason: String| DataError::Parquet { path: path.to_owned(), reason };
         let bytes = file.metadata().map_or(0, |file| file.len()) as usize;
         let opened = guarded(|| {
             let reader = SerializedFileReader::new(file)?;
@@ -65,7 +65,7 @@ impl<'a> Rows<'a> {
     /// Appends the next row as JSON. Returns false after the last.
     fn next(&mut self, text: &mut Vec<u8>) -> Result<bool, DataError> {
         let (path, line) = (|| self.path.to_owned(), self.number + 1);
-        let failed = |why| DataError::Parquet { path: path(), why };
+        let failed = |reason| DataError::Parquet { path: path(), reason };
         let row = guarded(|| self.rows.next().transpose()).map_err(failed)?;
         let Some(row) = row else { return Ok(false) };
         self.number = line;

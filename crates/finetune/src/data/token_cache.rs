@@ -101,7 +101,9 @@ impl TokenCache {
         let built = match corpus::open(&path, &key) {
             Ok(Some(corpus)) => Ok((corpus, using(CacheState::Reused))),
             Ok(None) => build().map(|corpus| (corpus, using(CacheState::Built))),
-            Err(why) => build().map(|corpus| (corpus, using(CacheState::Rebuilt(why.to_string())))),
+            Err(reason) => {
+                build().map(|corpus| (corpus, using(CacheState::Rebuilt(reason.to_string()))))
+            }
         };
         // Processes that wait for the lock find the finished file.
         let _ = fs::remove_file(&lock);

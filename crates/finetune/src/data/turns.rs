@@ -45,10 +45,10 @@ pub(super) fn turns(
     let rendered = marked.iter().filter(|range| range.is_none()).count() * whole.len();
     if rendered > RENDERED {
         let messages = conversation.len();
-        let why = format!(
+        let reason = format!(
             "the {messages} messages are too long to search for each answer; split the conversation"
         );
-        return Err(HubError::Chat { why });
+        return Err(HubError::Chat { reason });
     }
     let mut pieces = Vec::new();
     let mut done = 0;
@@ -71,7 +71,7 @@ pub(super) fn turns(
 fn not_found(edge: &str, index: usize) -> HubError {
     let message = index + 1;
     HubError::Chat {
-        why: format!("the {edge} of message {message} cannot be found in the rendered text"),
+        reason: format!("the {edge} of message {message} cannot be found in the rendered text"),
     }
 }
 

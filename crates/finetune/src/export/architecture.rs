@@ -173,7 +173,7 @@ fn not_in_gguf(architecture: Architecture, model: &ModelConfig) -> Option<&'stat
     }
     let capped = (model.attention_softcap.is_some(), model.logit_softcap.is_some());
     match architecture {
-        Architecture::Gemma2 if !model.tied => {
+        Architecture::Gemma2 if !model.tie_word_embeddings => {
             Some("an output projection of Gemma 2 that is not tied to its token embeddings")
         }
         Architecture::Gemma2 if capped != (true, true) => {

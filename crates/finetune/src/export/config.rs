@@ -17,7 +17,7 @@ pub(super) fn of_base(base: &ModelDirectory, dtype: Option<WeightType>) -> Resul
     let path = base.path().join("config.json");
     let text = read_json(&path).map_err(|source| HubError::Read { path: path.clone(), source })?;
     let mut config: Map<String, Value> = serde_json::from_slice(&text)
-        .map_err(|error| HubError::Json { path, why: error.to_string() })?;
+        .map_err(|error| HubError::Json { path, reason: error.to_string() })?;
     if let Some(dtype) = dtype {
         // Newer versions of `transformers` write `dtype` and read both.
         let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };
@@ -48,7 +48,7 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         "num_key_value_heads": model.kv_heads,
         "rms_norm_eps": model.rms_norm_eps,
         "rope_theta": model.rope_theta,
-        "tie_word_embeddings": model.tied,
+        "tie_word_embeddings": model.tie_word_embeddings,
         "torch_dtype": torch(dtype),
         "use_cache": true,
         "vocab_size": model.vocab,
@@ -57,7 +57,8 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         config["rope_scaling"] = rope_scaling(scaling);
     }
     if let Some(RopeScaling::LongRope(long)) = model.rope_scaling {
-        config["original_max_position_embeddings"] = json!(long.original as u64);
+        config["original_max_position_embeddings"] =
+            json!(long.original_max_position_embeddings as u64);
     }
     if let Some(rotary) = model.rotary_dim {
         config["partial_rotary_factor"] = json!(rotary as f64 / model.head_dim() as f64);
@@ -107,7 +108,9 @@ fn add_gemma(config: &mut Value, model: &ModelConfig) {
 /// Returns the context length that is written.
 fn positions(model: &ModelConfig) -> usize {
     match model.rope_scaling {
-        Some(RopeScaling::Dynamic { original, .. }) => original as usize,
+        Some(RopeScaling::Dynamic { original_max_position_embeddings: original, .. }) => {
+            original as usize
+        }
         _ => POSITIONS,
     }
 }
@@ -115,17 +118,34 @@ fn positions(model: &ModelConfig) -> usize {
 fn rope_scaling(scaling: RopeScaling) -> Value {
     match scaling {
         RopeScaling::Dynamic { factor, .. } => json!({ "rope_type": "dynamic", "factor": factor }),
-        RopeScaling::LongRope(LongRope { short, long, original, attention }) => json!({
+        RopeScaling::LongRope(LongRope {
+            short_factor: short,
+            long_factor: long,
+            original_max_position_embeddings: original,
+            attention_factor: attention,
+        }) => json!({
             "rope_type": "longrope", "short_factor": Vec::from(short),
             "long_factor": Vec::from(long), "original_max_position_embeddings": original,
             "attention_factor": attention,
         }),
         RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
-        RopeScaling::Llama3 { factor, low, high, original } => json!({
+        RopeScaling::Llama3 {
+            factor,
+            low_freq_factor: low,
+            high_freq_factor: high,
+            original_max_position_embeddings: original,
+        } => json!({
             "rope_type": "llama3", "factor": factor, "low_freq_factor": low,
             "high_freq_factor": high, "original_max_position_embeddings": original,
         }),
-        RopeScaling::Yarn(Yarn { factor, original, fast, slow, attention, truncate }) => json!({
+        RopeScaling::Yarn(Yarn {
+            factor,
+            original_max_position_embeddings: original,
+            beta_fast: fast,
+            beta_slow: slow,
+            attention_factor: attention,
+            truncate,
+        }) => json!({
             "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
             "beta_fast": fast, "beta_slow": slow, "attention_factor": attention,
             "truncate": truncate,

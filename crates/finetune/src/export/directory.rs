@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::hub::{INDEX, ModelDirectory, SINGLE};
 use crate::new_directory::{NewDirectory, require_free};
 use crate::tensor_file::{self, Entry};
-use crate::tokenizer::{GenerationDefaults, TOKENIZER_FILE, Tokenizer};
+use crate::tokenizer::{GenerationConfig, TOKENIZER_FILE, Tokenizer};
 
 /// Default maximum bytes of a weight file.
 pub const MAX_SHARD_BYTES: u64 = 5_000_000_000;
@@ -188,7 +188,7 @@ fn copy_others(base: &ModelDirectory, new: &Path) -> Result<()> {
     if !generation.exists() {
         let there = model.join(TOKENIZER_FILE).exists();
         let tokenizer = if there { base.tokenizer()? } else { Tokenizer::bytes() };
-        let ends = GenerationDefaults::open(model, &tokenizer)?.eos;
+        let ends = GenerationConfig::open(model, &tokenizer)?.eos;
         let ends = if ends.is_empty() { Value::Null } else { json!(ends) };
         write_json(&generation, &json!({ "eos_token_id": ends }))?;
     }

@@ -65,6 +65,6 @@ mod tests {
         let bytes: Vec<u32> = text.bytes().map(u32::from).collect();
         assert_eq!(tokenizer.encode(&text).unwrap(), bytes);
         assert_eq!(tokenizer.decode(&bytes), text);
-        assert_eq!((tokenizer.len(), tokenizer.start(), tokenizer.end()), (256, None, None));
+        assert_eq!((tokenizer.len(), tokenizer.added_bos(), tokenizer.eos()), (256, None, None));
     }
 }

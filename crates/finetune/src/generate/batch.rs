@@ -8,7 +8,7 @@ use super::workload::Step;
 use super::{Generator, GeneratorOptions};
 use crate::error::{Error, Result};
 
-/// Continuous batching of up to [`GeneratorOptions::texts`] texts.
+/// Continuous batching of up to [`GeneratorOptions::batch`] texts.
 ///
 /// A text starts as soon as a slot is free, and ends independently of the others. Every step
 /// computes the rows of all slots, used or not, so the tokens of a text do not depend on the other
@@ -86,7 +86,7 @@ pub struct Advance {
 pub enum Event {
     /// The next token.
     Token(u32),
-    /// A token of [`Request::ends`].
+    /// A token of [`Request::eos`].
     EndedBy(u32),
     /// The text has all its tokens, or fills its KV cache.
     Full,
@@ -98,12 +98,12 @@ pub enum Event {
 }
 
 impl GenerationBatch {
-    /// Returns a batch with the [`GeneratorOptions::texts`] slots of a generator.
+    /// Returns a batch with the [`GeneratorOptions::batch`] slots of a generator.
     ///
     /// # Errors
     /// If the device fails.
     pub fn new(generator: Generator) -> Result<Self> {
-        let GeneratorOptions { texts, .. } = generator.options;
+        let GeneratorOptions { batch: texts, .. } = generator.options;
         let ring = Ring::new(generator.context(), AHEAD + texts, texts)?;
         let slots = (0..texts).map(|_| None).collect();
         Ok(Self { generator, slots, ring, in_flight: VecDeque::new(), device_ms: None })
@@ -143,7 +143,7 @@ impl GenerationBatch {
         let limit = request.max_tokens.min(generator.capacity - prompt);
         let mut text = Text {
             sampling: request.sampling,
-            ends: request.ends.to_vec(),
+            ends: request.eos.to_vec(),
             prompt,
             limit,
             enqueued: 0,

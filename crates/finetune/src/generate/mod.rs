@@ -40,7 +40,7 @@ mod tokens;
 mod workload;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::CacheShape;
+use retrograph_kernels::ops::KvCacheShape;
 use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Stream, WarmModules};
 
 pub use batch::{Advance, Event, GenerationBatch};
@@ -67,7 +67,7 @@ pub struct GeneratorOptions {
     pub max_length: usize,
     /// Texts that a [`GenerationBatch`] generates together, from 1 to 8. Each has a KV cache of its
     /// own.
-    pub texts: usize,
+    pub batch: usize,
     /// The dtype of the KV cache, f32 or bf16; by default the dtype of matrix products. bf16 halves
     /// its memory, but rounds keys and values.
     pub cache: Option<DType>,
@@ -80,12 +80,12 @@ pub struct GeneratorOptions {
 impl GeneratorOptions {
     /// The largest [`max_length`](Self::max_length). Models with many or large heads have a smaller
     /// limit.
-    pub const MAX_LENGTH: usize = CacheShape::MAX_CAPACITY;
+    pub const MAX_LENGTH: usize = KvCacheShape::MAX_CAPACITY;
 
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of matrix products, and an
     /// automatically chosen strategy.
     pub fn new(max_length: usize) -> Self {
-        Self { max_length, texts: 1, cache: None, build: BuildOptions::default(), verify: false }
+        Self { max_length, batch: 1, cache: None, build: BuildOptions::default(), verify: false }
     }
 
     /// Returns the dtype of the KV cache of a model.
@@ -134,7 +134,7 @@ impl Generator {
             Ok::<_, crate::Error>(Verified::new(programs(&sizes, build)?, eager))
         };
         let sizes = Sizes::new(config, capacity, cache_dtype)?;
-        let several = match options.texts {
+        let several = match options.batch {
             1 => None,
             texts => Some(verified(sizes.clone().of_texts(texts)?)?),
         };

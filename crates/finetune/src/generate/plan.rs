@@ -1,6 +1,8 @@
 //! The start of a generator: plan, warm the kernels, check the memory, upload.
 
-use retrograph_runtime::{Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream};
+use retrograph_runtime::{
+    Context, DriverOverhead, ModuleCache, Policy, Requirements, Reuse, Stream,
+};
 
 use super::sizes::Sizes;
 use super::{Generator, GeneratorOptions};
@@ -23,7 +25,7 @@ pub struct GenerationNeed {
     /// The second cache and step for verification.
     pub verify: usize,
     /// The driver's own memory for these allocations, graphs and code.
-    pub driver: DriverShare,
+    pub driver: DriverOverhead,
 }
 
 impl GenerationNeed {
@@ -34,7 +36,7 @@ impl GenerationNeed {
 
     /// Fails unless this much memory is free. Parameters that are already `uploaded` do not count.
     fn require(&self, context: &Context, uploaded: bool) -> Result<()> {
-        let (free, total) = context.memory()?;
+        let (free, total) = context.mem_get_info()?;
         let parameters = if uploaded { 0 } else { self.parameters };
         let driver = self.driver.total() - self.driver.code;
         let planned = self.total() - self.parameters + parameters + driver;
@@ -85,7 +87,7 @@ impl GenerationPlan {
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
         let next = sizes.describe(config, [1, capacity])?;
         let mut launched = sizes.requirements(config)?;
-        let several = match options.texts {
+        let several = match options.batch {
             1 => None,
             texts => {
                 let sizes = sizes.of_texts(texts)?;
@@ -136,7 +138,7 @@ impl GenerationPlan {
         let buffer = capacity * model.kv_width() * dtype.bytes() as usize;
         let words = 2 * model.vocab + self.config.dora_norms();
         // The cache of one text, which prefill writes, and those of several.
-        let texts = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.texts));
+        let texts = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.batch));
         let text = 2 * model.layers * buffer + words * size_of::<f32>();
         let tables = capacity * model.head_dim() * size_of::<f32>();
         let cache = texts.clone().sum::<usize>() * text + tables;
@@ -144,7 +146,7 @@ impl GenerationPlan {
         let several = self.several.as_ref().map_or(0, peak);
         let step = peak(&self.prompt).max(peak(&self.next)) + several;
         let verify = if self.options.verify { cache + step } else { 0 };
-        let mut driver = DriverShare::default().with_code(&self.launched);
+        let mut driver = DriverOverhead::default().with_code(&self.launched);
         let buffers = texts.flat_map(|texts| std::iter::repeat_n(texts * buffer, 2 * model.layers));
         for bytes in buffers.chain([pooled_bytes(&all), step]) {
             driver = driver.with_allocation(bytes);

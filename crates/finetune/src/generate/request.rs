@@ -3,7 +3,7 @@
 use retrograph_kernels::ops::SamplingParameters;
 
 use crate::error::{Error, Result};
-use crate::tokenizer::GenerationDefaults;
+use crate::tokenizer::GenerationConfig;
 
 /// Sampling parameters.
 ///
@@ -32,7 +32,7 @@ impl Sampling {
     }
 
     /// Returns the defaults of a model; greedy if it has none.
-    pub fn by(defaults: &GenerationDefaults) -> Self {
+    pub fn from_config(defaults: &GenerationConfig) -> Self {
         let greedy = Self::greedy();
         let drawn = defaults.do_sample.unwrap_or(false);
         let top_k = defaults.top_k.and_then(|top_k| u32::try_from(top_k).ok());
@@ -69,8 +69,7 @@ impl Sampling {
     pub(super) fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
         let Self { temperature, top_k, top_p, repetition_penalty, seed } = *self;
         let draw = position as u32;
-        SamplingParameters { temperature, top_k, top_p, penalty: repetition_penalty, seed, draw }
-            .words()
+        SamplingParameters { temperature, top_k, top_p, repetition_penalty, seed, draw }.words()
     }
 }
 
@@ -84,13 +83,13 @@ pub struct Request<'a> {
     /// The sampling parameters.
     pub sampling: Sampling,
     /// Tokens that end the text and are not part of it.
-    pub ends: &'a [u32],
+    pub eos: &'a [u32],
 }
 
 impl<'a> Request<'a> {
     /// Continues `prompt` up to the capacity, without tokens that end the text.
     pub fn new(prompt: &'a [u32], sampling: Sampling) -> Self {
-        Self { prompt, max_tokens: usize::MAX, sampling, ends: &[] }
+        Self { prompt, max_tokens: usize::MAX, sampling, eos: &[] }
     }
 }
 
@@ -100,13 +99,13 @@ mod tests {
 
     #[test]
     fn defaults_of_a_model_apply_and_the_rest_is_greedy() {
-        assert_eq!(Sampling::by(&GenerationDefaults::default()), Sampling::greedy());
+        assert_eq!(Sampling::from_config(&GenerationConfig::default()), Sampling::greedy());
         let mut defaults =
-            GenerationDefaults { temperature: Some(0.7), top_k: Some(20), ..Default::default() };
-        assert_eq!(Sampling::by(&defaults).temperature, 0.0);
+            GenerationConfig { temperature: Some(0.7), top_k: Some(20), ..Default::default() };
+        assert_eq!(Sampling::from_config(&defaults).temperature, 0.0);
         defaults.do_sample = Some(true);
         let drawn = Sampling { temperature: 0.7, top_k: 20, ..Sampling::greedy() };
-        assert_eq!(Sampling::by(&defaults), drawn);
+        assert_eq!(Sampling::from_config(&defaults), drawn);
     }
 
     #[test]

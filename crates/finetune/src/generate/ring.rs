@@ -59,7 +59,7 @@ impl Ring {
         let bytes = self.words * size_of::<u32>();
         // SAFETY: source and destination have this many words. The host reads the slot only after
         // the event of the copy, and freeing pinned memory waits for the context.
-        let copied = unsafe { stream.copy_to_host(target, address, bytes) };
+        let copied = unsafe { stream.memcpy_dtoh(target, address, bytes) };
         let done = copied.and_then(|()| slot.copied.record(&stream));
         self.in_flight.push_back(slot);
         Ok(done?)

@@ -1,7 +1,7 @@
 //! The sizes of programs: rows of a prompt, and positions that a pass can attend to.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::CacheShape;
+use retrograph_kernels::ops::KvCacheShape;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
@@ -126,7 +126,7 @@ impl Sizes {
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
         let Self { texts, capacity, dtype, .. } = *self;
-        let cache = CacheConfig { texts, length, capacity, dtype };
+        let cache = CacheConfig { batch: texts, length, capacity, dtype };
         match rows {
             1 => GenerationPass::decode(config, cache),
             _ => GenerationPass::prefill(config, rows, cache),
@@ -158,12 +158,12 @@ impl Sizes {
 
 /// The rule that a capacity violates.
 fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
-    let (model, most) = (&config.model, CacheShape::MAX_CAPACITY);
+    let (model, most) = (&config.model, KvCacheShape::MAX_CAPACITY);
     if !(2..=most).contains(&capacity) {
         return Some(format!("from 2 to {most}: a token of the prompt and those that follow"));
     }
     let (heads, head_dim) = (model.heads, model.head_dim());
-    let shape = CacheShape { capacity, heads, kv_heads: model.kv_heads, head_dim };
+    let shape = KvCacheShape { capacity, heads, kv_heads: model.kv_heads, head_dim };
     let sizes = [
         ("keys of a layer", capacity, model.kv_width()),
         ("attention scores of a prompt", capacity, MIN_ROWS.saturating_mul(heads)),

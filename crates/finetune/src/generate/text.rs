@@ -16,9 +16,9 @@ pub struct TextRequest<'a> {
     /// How they are chosen.
     pub sampling: Sampling,
     /// Tokens that each end the text.
-    pub ends: &'a [u32],
+    pub eos: &'a [u32],
     /// Strings that each end the text and are left out.
-    pub stops: &'a [String],
+    pub stop_strings: &'a [String],
 }
 
 impl TextRequest<'_> {
@@ -27,9 +27,9 @@ impl TextRequest<'_> {
     /// # Errors
     /// When the text has a part for which there is no token.
     pub fn new(tokenizer: &Tokenizer, text: impl AsRef<[u8]>, sampling: Sampling) -> Result<Self> {
-        let mut prompt: Vec<u32> = tokenizer.start().into_iter().collect();
+        let mut prompt: Vec<u32> = tokenizer.added_bos().into_iter().collect();
         prompt.extend(tokenizer.encode(text)?);
-        Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
+        Ok(Self { prompt, max_tokens: usize::MAX, sampling, eos: &[], stop_strings: &[] })
     }
 }
 
@@ -45,7 +45,7 @@ impl TextRequest<'_> {
     ) -> Result<Self> {
         let text = template.render(conversation, conversation.len(), true)?;
         let prompt = tokenizer.encode(text)?;
-        Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
+        Ok(Self { prompt, max_tokens: usize::MAX, sampling, eos: &[], stop_strings: &[] })
     }
 }
 
@@ -124,9 +124,9 @@ impl Generator {
             prompt: &request.prompt,
             max_tokens,
             sampling,
-            ends: request.ends,
+            eos: request.eos,
         })?;
-        let mut stream = TextStream::new(tokenizer, request.stops);
+        let mut stream = TextStream::new(tokenizer, request.stop_strings);
         let mut all = Vec::new();
         let (mut text, mut device_ms) = (String::new(), Vec::new());
         let mut stop_reason = None;

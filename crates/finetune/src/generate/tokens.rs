@@ -77,7 +77,7 @@ impl<'a> Tokens<'a> {
         let mut tokens = Self {
             generator,
             sampling: request.sampling,
-            ends: request.ends.to_vec(),
+            ends: request.eos.to_vec(),
             prompt,
             limit,
             enqueued: 0,

@@ -115,7 +115,7 @@ impl GenerationWorkload {
         for (address, words) in caches.chain([(self.seen.address(), self.seen.len())]) {
             // SAFETY: the buffer has this many words. Programs that use it run on this stream after
             // the fill, and freeing it waits for the context.
-            unsafe { stream.fill_u32(address, 0, words) }?;
+            unsafe { stream.memset_d32(address, 0, words) }?;
         }
         Ok(())
     }
@@ -137,22 +137,22 @@ impl GenerationWorkload {
                 let (to, computed) = (of_text(to.0, words), words / self.sizes.capacity() * tokens);
                 // SAFETY: a text has this many words in both buffers. Programs that use them run
                 // on this stream, and freeing them waits for the context.
-                unsafe { stream.fill_u32(to, 0, words) }?;
+                unsafe { stream.memset_d32(to, 0, words) }?;
                 // SAFETY: as above; `tokens` are at most the capacity.
-                unsafe { stream.copy_on_device(to, from, computed * word) }?;
+                unsafe { stream.memcpy_dtod(to, from, computed * word) }?;
             }
         }
         for (to, from) in [(&self.seen, &prefilled.seen), (&self.sampled, &prefilled.sampled)] {
             let to = of_text(to.address(), from.len());
             // SAFETY: as above.
-            unsafe { stream.copy_on_device(to, from.address(), from.bytes()) }?;
+            unsafe { stream.memcpy_dtod(to, from.address(), from.bytes()) }?;
         }
         let (to, from) = (&self.dora_norms, &prefilled.dora_norms);
         if from.is_empty() {
             return Ok(());
         }
         // SAFETY: both buffers have the norms of the same layers; for the rest, as above.
-        Ok(unsafe { stream.copy_on_device(to.address(), from.address(), from.bytes()) }?)
+        Ok(unsafe { stream.memcpy_dtod(to.address(), from.address(), from.bytes()) }?)
     }
 
     fn bindings(&self, pass: &GenerationPass) -> Bindings {

@@ -92,13 +92,13 @@ impl Coordinator {
     }
 
     /// Waits until all ranks have left, or `limit` has passed.
-    pub fn finish(self, limit: Duration) {
+    pub fn finish(self, timeout: Duration) {
         let since = Instant::now();
         let all_left = || {
             let state = self.shared.state();
             state.failure.is_some() || state.members.iter().flatten().all(|member| member.left)
         };
-        while !all_left() && since.elapsed() < limit {
+        while !all_left() && since.elapsed() < timeout {
             std::thread::sleep(POLL);
         }
     }
@@ -159,7 +159,7 @@ impl Shared {
                 std::thread::spawn(move || shared.serve(stream));
                 continue;
             }
-            if !started && since.elapsed() > self.options.join {
+            if !started && since.elapsed() > self.options.join_timeout {
                 self.give_up();
             }
             if beat.elapsed() > self.options.beat() {
@@ -174,7 +174,7 @@ impl Shared {
     fn give_up(&self) {
         let missing = self.state().members.iter().position(Option::is_none);
         if let Some(rank) = missing {
-            let seconds = self.options.join.as_secs();
+            let seconds = self.options.join_timeout.as_secs();
             self.fail(rank, &format!("it did not join within {seconds} s"));
         }
     }
@@ -185,7 +185,7 @@ impl Shared {
         let prepared = stream
             .set_nonblocking(false)
             .and_then(|()| stream.set_nodelay(true))
-            .and_then(|()| stream.set_read_timeout(Some(self.options.silence)))
+            .and_then(|()| stream.set_read_timeout(Some(self.options.heartbeat_timeout)))
             .and_then(|()| stream.try_clone());
         let Ok(reader) = prepared else { return };
         let mut reader = BufReader::new(reader);
@@ -206,7 +206,7 @@ impl Shared {
                 Ok(Some(_)) => {}
                 Ok(None) => return self.lost(rank, "its process ended"),
                 Err(error) if is_silence(error.kind()) => {
-                    let seconds = self.options.silence.as_secs_f32();
+                    let seconds = self.options.heartbeat_timeout.as_secs_f32();
                     return self.lost(rank, &format!("it sent nothing for {seconds} s"));
                 }
                 Err(_) => return self.lost(rank, "its process ended"),

@@ -66,7 +66,7 @@ impl ProcessGroup {
         options: GroupOptions,
     ) -> Result<Self, GroupError> {
         let stream = connect(&address, ranks, options)?;
-        let Ranks { rank, count } = ranks;
+        let Ranks { rank, world_size: count } = ranks;
         let gone =
             |error: std::io::Error| GroupError::CoordinatorGone { reason: error.to_string() };
         stream.set_nodelay(true).map_err(gone)?;
@@ -128,7 +128,7 @@ impl ProcessGroup {
         + Send
         + 'static,
     ) -> Result<()> {
-        let text = self.share(|| Ok(hex(nccl.unique_id()?.bytes())))?;
+        let text = self.broadcast(|| Ok(hex(nccl.unique_id()?.bytes())))?;
         let id = unique_id(&text).ok_or_else(|| {
             let reason = "rank 0 sent an id that is none".to_owned();
             GroupError::Refused { rank: self.ranks().rank, reason }
@@ -157,7 +157,7 @@ impl ProcessGroup {
     /// # Errors
     /// [`GroupError::NotConnected`].
     pub fn communicator(&self) -> Result<&Communicator, GroupError> {
-        let count = self.ranks().count;
+        let count = self.ranks().world_size;
         self.inner.watch.communicator().ok_or(GroupError::NotConnected { count })
     }
 
@@ -166,7 +166,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// The error of `make`, or of a rank that failed meanwhile.
-    pub fn share(&self, make: impl FnOnce() -> Result<String>) -> Result<String> {
+    pub fn broadcast(&self, make: impl FnOnce() -> Result<String>) -> Result<String> {
         if self.ranks().rank == 0 {
             let text = make()?;
             self.inner.watch.share(&text);
@@ -201,8 +201,8 @@ impl ProcessGroup {
     }
 
     /// Closes the connection without a message, like a killed process.
-    pub fn hang_up(&self) {
-        self.inner.watch.hang_up();
+    pub fn disconnect(&self) {
+        self.inner.watch.disconnect();
     }
 
     /// Whether the coordinator has asked to stop.
@@ -254,14 +254,14 @@ fn connect(
             Err(error) => {
                 let (address, reason, waited) =
                     (shown(address), error.to_string(), resolved.elapsed());
-                if waited > options.resolve {
+                if waited > options.resolve_timeout {
                     return Err(GroupError::Unresolved { rank, address, reason, waited });
                 }
                 reason
             }
         };
         let waited = since.elapsed();
-        if waited > options.join {
+        if waited > options.join_timeout {
             let address = shown(address);
             return Err(GroupError::Unreachable { rank, address, reason, waited });
         }

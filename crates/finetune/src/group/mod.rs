@@ -32,9 +32,9 @@
 //! # Failures
 //!
 //! If a rank fails, ends without [leaving](ProcessGroup::leave), or sends nothing for
-//! [`GroupOptions::silence`], every other rank aborts its collectives and returns
+//! [`GroupOptions::heartbeat_timeout`], every other rank aborts its collectives and returns
 //! [`GroupError::RankFailed`] from its next call. A collective that waits longer than
-//! [`GroupOptions::patience`] fails the rank that waits.
+//! [`GroupOptions::collective_timeout`] fails the rank that waits.
 
 mod coordinator;
 mod error;
@@ -52,13 +52,13 @@ pub use member::{ProcessGroup, WeakGroup};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupOptions {
     /// How long ranks wait for each other at the start.
-    pub join: Duration,
+    pub join_timeout: Duration,
     /// How long a rank tries to resolve the name of the coordinator's host.
-    pub resolve: Duration,
+    pub resolve_timeout: Duration,
     /// How long a rank may send nothing. Ranks send heartbeats eight times as often.
-    pub silence: Duration,
+    pub heartbeat_timeout: Duration,
     /// How long a step may wait for other ranks.
-    pub patience: Duration,
+    pub collective_timeout: Duration,
 }
 
 impl Default for GroupOptions {
@@ -66,14 +66,19 @@ impl Default for GroupOptions {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         let (join, resolve) = (seconds(300), seconds(5));
-        Self { join, resolve, silence: seconds(8), patience: seconds(600) }
+        Self {
+            join_timeout: join,
+            resolve_timeout: resolve,
+            heartbeat_timeout: seconds(8),
+            collective_timeout: seconds(600),
+        }
     }
 }
 
 impl GroupOptions {
     /// Returns the interval between heartbeats.
     fn beat(&self) -> Duration {
-        self.silence / 8
+        self.heartbeat_timeout / 8
     }
 }
 

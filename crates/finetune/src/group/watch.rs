@@ -49,7 +49,7 @@ impl Watch {
         (stream, reader): (TcpStream, BufReader<TcpStream>),
         options: GroupOptions,
     ) -> std::io::Result<(Arc<Self>, [JoinHandle<()>; 2])> {
-        reader.get_ref().set_read_timeout(Some(options.silence))?;
+        reader.get_ref().set_read_timeout(Some(options.heartbeat_timeout))?;
         let watch = Arc::new(Self {
             options,
             stream,
@@ -156,7 +156,7 @@ impl Watch {
     }
 
     /// Closes the connection, which this rank then finds lost.
-    pub(super) fn hang_up(&self) {
+    pub(super) fn disconnect(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
@@ -207,7 +207,7 @@ impl Watch {
                     return self.note(GroupError::CoordinatorGone { reason });
                 }
                 Err(error) => {
-                    let seconds = self.options.silence.as_secs_f32();
+                    let seconds = self.options.heartbeat_timeout.as_secs_f32();
                     let reason = match is_silence(error.kind()) {
                         true => format!("nothing was heard for {seconds} s"),
                         false => error.to_string(),
@@ -230,7 +230,8 @@ impl Watch {
                     return;
                 }
                 let waiting = state.waiting.as_ref();
-                let late = waiting.filter(|(_, since)| since.elapsed() > self.options.patience);
+                let late =
+                    waiting.filter(|(_, since)| since.elapsed() > self.options.collective_timeout);
                 late.map(|(what, since)| {
                     format!("{what} waits for other ranks since {} s", since.elapsed().as_secs())
                 })

@@ -78,7 +78,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         o_bias: !is("qwen2") && raw.attention_bias,
         mlp_bias: raw.mlp_bias,
         qk_norm: is("qwen3") || is("gemma3_text"),
-        tied: raw.tie_word_embeddings.unwrap_or(gemma || is("smollm3")),
+        tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(gemma || is("smollm3")),
         rope_theta: theta.unwrap_or(default_theta),
         rope_scaling,
         rotary_dim: None,
@@ -102,7 +102,9 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
     model.validate()?;
     // The frequencies of dynamic scaling are for sequences beyond the context in pretraining.
     let positions = match rope_scaling {
-        Some(RopeScaling::Dynamic { factor, original }) => Some((factor * original) as usize),
+        Some(RopeScaling::Dynamic { factor, original_max_position_embeddings: original }) => {
+            Some((factor * original) as usize)
+        }
         _ => positions,
     };
     Ok((model, positions))

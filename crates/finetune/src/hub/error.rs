@@ -29,12 +29,12 @@ pub enum HubError {
         source: std::io::Error,
     },
     /// A JSON file has an unexpected value.
-    #[error("`{}` cannot be used: {why}", path.display())]
+    #[error("`{}` cannot be used: {reason}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// The defect, with the field or the position.
-        why: String,
+        reason: String,
     },
     /// The model needs a feature that is not supported.
     #[error("`{}`: {field} is {value}, but only {supported} is supported", path.display())]
@@ -49,12 +49,12 @@ pub enum HubError {
         supported: &'static str,
     },
     /// A weight file is truncated, altered or has another format.
-    #[error("the weights `{}` are damaged: {why}; download the file again", path.display())]
+    #[error("the weights `{}` are damaged: {reason}; download the file again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// The defect.
-        why: String,
+        reason: String,
     },
     /// A tensor of the index is not in its file, or a tensor of the model is in no file.
     #[error("the tensor `{tensor}` is missing in `{}`; the model needs {needs}", path.display())]
@@ -161,10 +161,10 @@ pub enum HubError {
         vocab: usize,
     },
     /// A text cannot be encoded.
-    #[error("the text cannot be encoded as tokens: {why}")]
+    #[error("the text cannot be encoded as tokens: {reason}")]
     Encode {
         /// The defect.
-        why: String,
+        reason: String,
     },
     /// A long text cannot be encoded in pieces.
     #[error(
@@ -185,10 +185,10 @@ pub enum HubError {
     )]
     NoChatTemplate,
     /// The chat template fails on a conversation.
-    #[error("the chat template fails on the messages: {why}")]
+    #[error("the chat template fails on the messages: {reason}")]
     Chat {
         /// The error of the template.
-        why: String,
+        reason: String,
     },
     /// The chat template exceeds a limit.
     #[error("the chat template `{}` exceeds a limit: {limit}", path.display())]
@@ -221,16 +221,16 @@ impl HubError {
         move |source| Self::ReadTokenizer { path, source }
     }
 
-    pub(crate) fn encode(why: impl ToString) -> Self {
-        Self::Encode { why: why.to_string() }
+    pub(crate) fn encode(reason: impl ToString) -> Self {
+        Self::Encode { reason: reason.to_string() }
     }
 
-    pub(crate) fn json(path: &Path, why: impl ToString) -> Self {
-        Self::Json { path: path.to_owned(), why: shortened(why.to_string()) }
+    pub(crate) fn json(path: &Path, reason: impl ToString) -> Self {
+        Self::Json { path: path.to_owned(), reason: shortened(reason.to_string()) }
     }
 
-    pub(super) fn damaged(path: &Path, why: impl ToString) -> Self {
-        Self::Damaged { path: path.to_owned(), why: shortened(why.to_string()) }
+    pub(super) fn damaged(path: &Path, reason: impl ToString) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: shortened(reason.to_string()) }
     }
 }
 
@@ -238,10 +238,10 @@ impl HubError {
 const REASON_CHARACTERS: usize = 2000;
 
 /// Truncates a long reason.
-fn shortened(mut why: String) -> String {
-    if let Some((end, _)) = why.char_indices().nth(REASON_CHARACTERS) {
-        why.truncate(end);
-        why.push('…');
+fn shortened(mut reason: String) -> String {
+    if let Some((end, _)) = reason.char_indices().nth(REASON_CHARACTERS) {
+        reason.truncate(end);
+        reason.push('…');
     }
-    why
+    reason
 }

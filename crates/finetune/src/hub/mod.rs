@@ -80,7 +80,7 @@ impl ModelDirectory {
     }
 
     /// The context length of the model, if its configuration has one.
-    pub fn positions(&self) -> Option<usize> {
+    pub fn max_position_embeddings(&self) -> Option<usize> {
         self.0.positions
     }
 
@@ -235,9 +235,9 @@ impl Inner {
         }
         let known: std::collections::HashSet<String> =
             needed.iter().map(Parameter::stored_name).collect();
-        let extra = stored
-            .iter()
-            .find(|(name, _)| !known.contains(name.as_str()) && !ignored(name, self.config.tied));
+        let extra = stored.iter().find(|(name, _)| {
+            !known.contains(name.as_str()) && !ignored(name, self.config.tie_word_embeddings)
+        });
         let Some((tensor, found)) = extra else { return Ok(()) };
         let path = self.tensors.path(found).to_owned();
         Err(HubError::Extra { tensor: tensor.clone(), path })

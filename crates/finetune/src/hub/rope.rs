@@ -68,7 +68,7 @@ pub(super) fn scaling(
         "default" => Ok(None),
         "dynamic" => Ok(Some(RopeScaling::Dynamic {
             factor: need(rope.factor, "factor")?,
-            original: need(positions, "max_position_embeddings")?,
+            original_max_position_embeddings: need(positions, "max_position_embeddings")?,
         })),
         // Older files of Phi-3 call it `su` or `yarn`. The YaRN of other models is another scaling.
         "longrope" | "su" | "yarn" if kind == "longrope" || model_type == "phi3" => {
@@ -77,9 +77,12 @@ pub(super) fn scaling(
         "linear" => Ok(Some(RopeScaling::Linear { factor: need(rope.factor, "factor")? })),
         "llama3" => Ok(Some(RopeScaling::Llama3 {
             factor: need(rope.factor, "factor")?,
-            low: need(rope.low_freq_factor, "low_freq_factor")?,
-            high: need(rope.high_freq_factor, "high_freq_factor")?,
-            original: need(rope.original_max_position_embeddings, ORIGINAL)?,
+            low_freq_factor: need(rope.low_freq_factor, "low_freq_factor")?,
+            high_freq_factor: need(rope.high_freq_factor, "high_freq_factor")?,
+            original_max_position_embeddings: need(
+                rope.original_max_position_embeddings,
+                ORIGINAL,
+            )?,
         })),
         "yarn" => {
             let original = need(rope.original_max_position_embeddings.or(positions), ORIGINAL)?;
@@ -87,10 +90,10 @@ pub(super) fn scaling(
             let factor = need(factor, "factor")?;
             Ok(Some(RopeScaling::Yarn(Yarn {
                 factor,
-                original,
-                fast: rope.beta_fast.unwrap_or(Yarn::FAST),
-                slow: rope.beta_slow.unwrap_or(Yarn::SLOW),
-                attention: rope.attention_factor.unwrap_or_else(|| attention(rope, factor)),
+                original_max_position_embeddings: original,
+                beta_fast: rope.beta_fast.unwrap_or(Yarn::BETA_FAST),
+                beta_slow: rope.beta_slow.unwrap_or(Yarn::BETA_SLOW),
+                attention_factor: rope.attention_factor.unwrap_or_else(|| attention(rope, factor)),
                 truncate: rope.truncate.unwrap_or(true),
             })))
         }
@@ -107,8 +110,11 @@ pub(super) fn scaling(
 fn attention(rope: &Rope, factor: f64) -> f64 {
     let set = |value: Option<f64>| value.filter(|value| *value != 0.0);
     match (set(rope.mscale), set(rope.mscale_all_dim)) {
-        (Some(one), Some(all)) => Yarn::attention(factor, one) / Yarn::attention(factor, all),
-        _ => Yarn::attention(factor, 1.0),
+        (Some(one), Some(all)) => {
+            Yarn::default_attention_factor(factor, one)
+                / Yarn::default_attention_factor(factor, all)
+        }
+        _ => Yarn::default_attention_factor(factor, 1.0),
     }
 }
 
@@ -122,14 +128,16 @@ fn long_rope(
     let original = original.ok_or_else(|| missing(ORIGINAL))?;
     let attention = match (rope.attention_factor, rope.factor, context.positions) {
         (Some(attention), _, _) => attention,
-        (None, Some(factor), _) => LongRope::attention(factor, original),
-        (None, None, Some(positions)) => LongRope::attention(positions as f64 / original, original),
+        (None, Some(factor), _) => LongRope::default_attention_factor(factor, original),
+        (None, None, Some(positions)) => {
+            LongRope::default_attention_factor(positions as f64 / original, original)
+        }
         (None, None, None) => return Err(missing("max_position_embeddings")),
     };
     Ok(RopeScaling::LongRope(LongRope {
-        short: rope.short_factor.ok_or_else(|| missing("short_factor"))?,
-        long: rope.long_factor.ok_or_else(|| missing("long_factor"))?,
-        original,
-        attention,
+        short_factor: rope.short_factor.ok_or_else(|| missing("short_factor"))?,
+        long_factor: rope.long_factor.ok_or_else(|| missing("long_factor"))?,
+        original_max_position_embeddings: original,
+        attention_factor: attention,
     }))
 }

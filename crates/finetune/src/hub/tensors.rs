@@ -74,7 +74,7 @@ impl Tensors {
     fn add(&mut self, path: PathBuf) -> Result<(), HubError> {
         let file = WeightFile::open(&path).map_err(|error| match error {
             OpenError::Read(source) => HubError::read(&path)(source),
-            OpenError::Damaged(why) => HubError::damaged(&path, why),
+            OpenError::Damaged(reason) => HubError::damaged(&path, reason),
         })?;
         for (tensor, info) in file.metadata().tensors() {
             let (dtype, shape) = (info.dtype, info.shape.clone());

@@ -26,9 +26,9 @@ pub struct TrainableBuffers {
     /// there is one rank.
     pub block: Range<usize>,
     /// The first moment of these elements.
-    pub first: Slice<f32>,
+    pub exp_avg: Slice<f32>,
     /// The second moment of these elements.
-    pub second: Slice<f32>,
+    pub exp_avg_sq: Slice<f32>,
 }
 
 /// A parameter and its buffers in a pass.
@@ -124,7 +124,7 @@ impl Builder {
                 let [first, second] = ["first", "second"].map(|moment| {
                     pass.external(format!("{moment}.{}", parameter.name), block.len())
                 });
-                Some(TrainableBuffers { grad, block, first, second })
+                Some(TrainableBuffers { grad, block, exp_avg: first, exp_avg_sq: second })
             });
             declared.push(ParameterBuffers { parameter, value, trained });
         }

@@ -73,6 +73,6 @@ fn source(w: TensorView<BufferId>) -> Source {
         TensorView::F32(view) => (view.buffer(), view.byte_range().start),
         TensorView::Bf16(view) => (view.buffer(), view.byte_range().start),
         TensorView::Nf4(matrix) => (matrix.codes.buffer(), matrix.codes.byte_range().start),
-        TensorView::Split(matrix) => (matrix.parts.buffer(), matrix.parts.byte_range().start),
+        TensorView::Split(matrix) => (matrix.terms.buffer(), matrix.terms.byte_range().start),
     }
 }

@@ -1,4 +1,4 @@
-//! The row norms of DoRA layers in a pass, and the factors of their outputs.
+//! The row norms of DoRA layers in a pass, and the scales m / n of their outputs.
 //!
 //! They depend only on weights. A training pass therefore computes them once for all micro-batches,
 //! and prefill computes them for all tokens that are generated after it.
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 
 use retrograph_runtime::{BufferId, Pass, Slice};
 
-/// The norms n of the rows of an updated weight, and the factors m / n of its outputs.
+/// The norms n of the rows of an updated weight, and the scales m / n of its outputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowNorms {
     pub(super) norms: Slice<f32>,
-    pub(super) factors: Slice<f32>,
+    pub(super) mag_norm_scales: Slice<f32>,
 }
 
 /// The norms of the DoRA layers of a pass, by the buffer of their magnitudes.
@@ -53,9 +53,9 @@ impl DoraNorms {
         let mut first = 0;
         for it in magnitudes {
             let (middle, end) = (first + it.len(), first + 2 * it.len());
-            let (norms, factors) = (all.slice(first..middle), all.slice(middle..end));
+            let (norms, mag_norm_scales) = (all.slice(first..middle), all.slice(middle..end));
             let kept = if computed { &mut self.computed } else { &mut self.kept };
-            kept.insert(it.buffer(), RowNorms { norms, factors });
+            kept.insert(it.buffer(), RowNorms { norms, mag_norm_scales });
             first = end;
         }
         Some(all)

@@ -16,21 +16,21 @@ use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
 
 use super::gradient::Gradient;
 use crate::error::Result;
-use crate::model::passes::GradientHome;
+use crate::model::passes::GradientOwner;
 use crate::parameters::{
     ALIGNED_ELEMENTS, ATTENTION_NORM, EMBEDDING, HEAD, Parameter, Sharding, Storage, layer_name,
 };
 
 /// Minimum bytes of a group for which latency does not dominate the time of its exchange.
-const MIN_GROUP_BYTES: usize = 1 << 20;
+const MIN_BUCKET_BYTES: usize = 1 << 20;
 
 /// How the gradients of a pass are stored and exchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GradientOptions {
-    pub(super) home: GradientHome,
+    pub(super) home: GradientOwner,
     pub(super) sharding: Sharding,
     /// Bytes of gradients at which a group is complete, except towards the end.
-    pub(super) group_bytes: usize,
+    pub(super) bucket_bytes: usize,
     /// The rows of activations, if gradients of weights of linear layers may be bf16.
     pub(super) bf16_rows: Option<usize>,
 }
@@ -40,7 +40,7 @@ impl GradientOptions {
     /// computes it, and each rank updates a block of it.
     fn dtype(&self, parameter: &Parameter) -> DType {
         let linear = parameter.storage == Storage::F32WithBf16 && parameter.name != EMBEDDING;
-        let alone = self.sharding.ranks().count == 1;
+        let alone = self.sharding.ranks().world_size == 1;
         let (Some(rows), &[outputs, inputs], true) = (self.bf16_rows, &parameter.shape[..], linear)
         else {
             return DType::F32;
@@ -101,7 +101,7 @@ impl Exchange {
             let group = declared.group(members, groups.len());
             groups.push(Group { is_tied_table, ..group });
         }
-        if ranks.count == 1 {
+        if ranks.world_size == 1 {
             groups.clear();
         }
         let second_layer = layer_name(1, ATTENTION_NORM);
@@ -172,7 +172,7 @@ impl Exchange {
         if !exchanged {
             return Ok(rows);
         }
-        let count = self.ranks.count;
+        let count = self.ranks.world_size;
         let tokens = pass.transient("tokens of all ranks", rows.tokens.len() * count);
         let grad = pass.transient("gradients of tokens of all ranks", rows.grad.len() * count);
         pass.copy(rows.tokens, tokens.slice(self.ranks.block(tokens.len())))?;
@@ -199,7 +199,7 @@ fn grouped(
     options: GradientOptions,
     tied: Option<usize>,
 ) -> Vec<Vec<usize>> {
-    let alone = options.sharding.ranks().count == 1;
+    let alone = options.sharding.ranks().world_size == 1;
     let mut groups: Vec<Vec<usize>> = tied.into_iter().map(|tied| vec![tied]).collect();
     let is_other = |&at: &usize| parameters[at].trainable && Some(at) != tied;
     let others: Vec<usize> = (0..parameters.len()).rev().filter(is_other).collect();
@@ -209,7 +209,7 @@ fn grouped(
         if alone || bytes >= complete {
             groups.push(Vec::new());
             bytes = 0;
-            complete = (left / 3).max(MIN_GROUP_BYTES).min(options.group_bytes);
+            complete = (left / 3).max(MIN_BUCKET_BYTES).min(options.bucket_bytes);
         }
         bytes += options.bytes(&parameters[at]);
         left -= options.bytes(&parameters[at]);
@@ -280,8 +280,8 @@ impl Declared<'_> {
 
     fn buffer<T: Element>(&mut self, name: String, len: usize) -> Slice<T> {
         match self.options.home {
-            GradientHome::Transient => self.pass.transient(name, len),
-            GradientHome::External => self.pass.external(name, len),
+            GradientOwner::Transient => self.pass.transient(name, len),
+            GradientOwner::External => self.pass.external(name, len),
         }
     }
 }
@@ -293,11 +293,11 @@ mod tests {
     use crate::parameters::inventory;
 
     /// Bytes of each group, in the order of their exchange.
-    fn sizes(mode: Mode, group_bytes: usize) -> Vec<usize> {
+    fn sizes(mode: Mode, bucket_bytes: usize) -> Vec<usize> {
         let parameters = inventory(&Preset::Qwen25OneAndHalf.model(), mode);
-        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 }, None);
-        let home = GradientHome::Transient;
-        let options = GradientOptions { home, sharding, group_bytes, bf16_rows: None };
+        let sharding = Sharding::new(mode, Ranks { rank: 0, world_size: 2 }, None);
+        let home = GradientOwner::Transient;
+        let options = GradientOptions { home, sharding, bucket_bytes, bf16_rows: None };
         let tied = tied_table(&parameters, sharding);
         let bytes = |&at: &usize| options.bytes(&parameters[at]);
         let groups = grouped(&parameters, options, tied);

@@ -24,7 +24,7 @@ pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use gradient::Gradient;
 pub use layers::{CacheConfig, LayerCache};
 pub use passes::{
-    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MetricsLayout, MicroBatching,
+    ForwardPass, GenerationPass, GradientOwner, LossPass, METRICS, MetricsLayout, MicroBatching,
     SAMPLED, StepControls, StepInput, StepOptions, StepPass, TokenSource,
 };
 pub use sequences::Sequences;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use retrograph_kernels::ops::{GemmShape, WgradSquares, squared_sums_partials};
+use retrograph_kernels::ops::{GemmShape, WgradSquares, grad_norm_partials_len};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::gradient::Gradient;
@@ -31,7 +31,7 @@ impl GradientSquares {
     /// Declares the buffer for the partial sums of all trained parameters.
     pub(super) fn declare(pass: &mut Pass, trained: &[(&Parameter, Gradient)]) -> Self {
         let count = |(parameter, _): &(&Parameter, Gradient)| {
-            let chunks = squared_sums_partials(&[parameter.len()]);
+            let chunks = grad_norm_partials_len(&[parameter.len()]);
             match parameter.shape[..] {
                 [outputs, inputs] => {
                     let shape = GemmShape { rows: 0, inputs, outputs };

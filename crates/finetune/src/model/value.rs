@@ -49,9 +49,9 @@ impl Value {
         };
         let copy = copied.then(|| pass.external(format!("{name}.bf16"), len));
         let f16 = match parameter.storage {
-            Storage::F32WithF16 { rows, parts } => Some(SplitMatrix {
-                parts: pass.external(format!("{name}.f16"), parts * len),
-                count: parts,
+            Storage::F32WithF16 { rows, terms } => Some(SplitMatrix {
+                terms: pass.external(format!("{name}.f16"), terms * len),
+                term_count: terms,
                 scales: pass.external(format!("{name}.f16.scales"), rows),
             }),
             _ => None,

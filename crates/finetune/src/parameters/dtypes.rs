@@ -15,8 +15,8 @@ impl TrainingConfig {
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = InferenceConfig::from(self).parameters();
         let Precision { dtype, f16_copies, .. } = self.precision;
-        if let (DType::F32, Some(parts)) = (dtype, f16_copies.parts(self.rows())) {
-            parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model, parts));
+        if let (DType::F32, Some(terms)) = (dtype, f16_copies.terms(self.rows())) {
+            parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model, terms));
         }
         parameters
     }
@@ -34,15 +34,15 @@ impl InferenceConfig {
     }
 }
 
-/// Adds an f16 copy of these `parts` to a frozen matrix of products that is f32 and whose rows and
+/// Adds an f16 copy of these `terms` to a frozen matrix of products that is f32 and whose rows and
 /// columns are multiples of 8.
-fn add_f16(parameter: &mut Parameter, model: &ModelConfig, parts: usize) {
+fn add_f16(parameter: &mut Parameter, model: &ModelConfig, terms: usize) {
     let Parameter { name, shape, storage, trainable, .. } = parameter;
     let frozen = *storage == Storage::F32 && !*trainable;
     let whole = shape.iter().all(|size| size.is_multiple_of(8));
     let in_products = is_linear(name) || is_head(name, model);
     if frozen && whole && in_products {
-        *storage = Storage::F32WithF16 { rows: shape[0], parts };
+        *storage = Storage::F32WithF16 { rows: shape[0], terms };
     }
 }
 
@@ -55,7 +55,7 @@ fn is_linear(name: &str) -> bool {
 
 /// Whether `name` is the output projection.
 fn is_head(name: &str, model: &ModelConfig) -> bool {
-    name == if model.tied { EMBEDDING } else { HEAD }
+    name == if model.tie_word_embeddings { EMBEDDING } else { HEAD }
 }
 
 /// Returns the dtype of a parameter on the device.

@@ -49,8 +49,8 @@ impl Sharding {
     /// Whether each rank updates a block of `parameter`: it is large, and its blocks are equal and
     /// aligned.
     pub fn is_sharded(self, parameter: &Parameter) -> bool {
-        let blocks = self.ranks.count * ALIGNED_ELEMENTS;
-        let may = self.full && self.ranks.count > 1 && parameter.trainable;
+        let blocks = self.ranks.world_size * ALIGNED_ELEMENTS;
+        let may = self.full && self.ranks.world_size > 1 && parameter.trainable;
         may && parameter.len() >= self.large && parameter.len().is_multiple_of(blocks)
     }
 
@@ -85,13 +85,14 @@ mod tests {
     fn large_weights_are_sharded_and_the_rest_is_replicated() {
         let weight = layer_name(0, "mlp.up_proj.weight");
         let [weight, norm] = [&weight, FINAL_NORM].map(|name| find(Mode::Full, name));
-        let second = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 }, Some(0));
+        let second = Sharding::new(Mode::Full, Ranks { rank: 1, world_size: 2 }, Some(0));
         assert_eq!(second.block(&weight), weight.len() / 2..weight.len());
         assert_eq!(second.block(&norm), 0..norm.len(), "64 elements are one aligned block");
-        let third = Sharding::new(Mode::Full, Ranks { rank: 2, count: 3 }, Some(0));
+        let third = Sharding::new(Mode::Full, Ranks { rank: 2, world_size: 3 }, Some(0));
         assert_eq!(third.block(&weight), 0..weight.len(), "176 × 64 elements have no three blocks");
         assert!(!Sharding::NONE.is_sharded(&weight));
-        let large = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 }, Some(weight.len() + 1));
+        let large =
+            Sharding::new(Mode::Full, Ranks { rank: 1, world_size: 2 }, Some(weight.len() + 1));
         assert_eq!(large.block(&weight), 0..weight.len(), "smaller than a large parameter");
     }
 
@@ -99,7 +100,7 @@ mod tests {
     fn lora_matrices_are_replicated() {
         let mode = Mode::Lora(LoraConfig::new(64, 1.0));
         let a = find(mode, &layer_name(0, "self_attn.q_proj.lora_A.weight"));
-        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 }, Some(0));
+        let sharding = Sharding::new(mode, Ranks { rank: 0, world_size: 2 }, Some(0));
         assert!(a.len().is_multiple_of(128) && !sharding.is_sharded(&a));
     }
 }

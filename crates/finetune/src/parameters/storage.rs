@@ -18,8 +18,8 @@ pub enum Storage {
     F32WithF16 {
         /// Rows of the matrix.
         rows: usize,
-        /// Parts of an element: 2, or 1 if the elements are exactly bf16 or f16.
-        parts: usize,
+        /// Terms of an element: 2, or 1 if the elements are exactly bf16 or f16.
+        terms: usize,
     },
     /// 4-bit codes with scales.
     Nf4 {
@@ -42,8 +42,8 @@ impl Storage {
             Self::F32 => vec![len * size_of::<f32>()],
             Self::Bf16 => vec![len * 2],
             Self::F32WithBf16 => vec![len * size_of::<f32>(), len * 2],
-            Self::F32WithF16 { rows, parts } => {
-                vec![len * size_of::<f32>(), parts * len * 2, rows * size_of::<f32>()]
+            Self::F32WithF16 { rows, terms } => {
+                vec![len * size_of::<f32>(), terms * len * 2, rows * size_of::<f32>()]
             }
             Self::Nf4 { double: false } => vec![len.div_ceil(2), blocks * size_of::<f32>()],
             Self::Nf4 { double: true } => {
@@ -59,8 +59,8 @@ impl Storage {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F32WithBf16 => "f32 with a bf16 copy",
-            Self::F32WithF16 { parts: 1, .. } => "f32 with an f16 copy",
-            Self::F32WithF16 { .. } => "f32 with an f16 copy of two parts",
+            Self::F32WithF16 { terms: 1, .. } => "f32 with an f16 copy",
+            Self::F32WithF16 { .. } => "f32 with an f16 copy of two terms",
             Self::Nf4 { double: false } => "NF4",
             Self::Nf4 { double: true } => "NF4 with 8-bit scales",
         }

@@ -159,7 +159,7 @@ impl ModelState {
     /// If the checkpoint cannot be read or the device fails.
     pub fn load_moments(&self, stream: &Stream, checkpoint: &mut Checkpoint) -> Result<()> {
         for tensor in self.trained() {
-            for part in [StatePart::First, StatePart::Second] {
+            for part in [StatePart::ExpAvg, StatePart::ExpAvgSq] {
                 let values = checkpoint.tensor(&part.tensor_name(&tensor.parameter.name))?;
                 tensor.part(part).upload(stream, &values[tensor.block.clone()])?;
             }
@@ -192,8 +192,8 @@ impl ModelState {
             debug_assert_eq!(tensor.parameter.name, buffers.parameter.name);
             tensor.value.bind(bindings, &buffers.value);
             if let (Some([first, second]), Some(trained)) = (&tensor.moments, &buffers.trained) {
-                bindings.bind(trained.first, first);
-                bindings.bind(trained.second, second);
+                bindings.bind(trained.exp_avg, first);
+                bindings.bind(trained.exp_avg_sq, second);
             }
         }
     }
@@ -283,8 +283,8 @@ impl Tensor {
             .expect("only trained parameters are listed, and these have moments");
         match part {
             StatePart::Parameter => self.value.floats(),
-            StatePart::First => first,
-            StatePart::Second => second,
+            StatePart::ExpAvg => first,
+            StatePart::ExpAvgSq => second,
         }
     }
 }

@@ -74,7 +74,7 @@ impl<'a> Uploader<'a> {
                 Ok(DeviceValue::Bf16(self.copy(len, CHUNK, fill)?))
             }
             Storage::F32WithBf16 => self.with_copy(len, fill),
-            Storage::F32WithF16 { rows, parts } => self.with_f16(parameter, [rows, parts], fill),
+            Storage::F32WithF16 { rows, terms } => self.with_f16(parameter, [rows, terms], fill),
             Storage::Nf4 { double } => self.quantize(parameter, double, fill),
         }
     }
@@ -102,19 +102,19 @@ impl<'a> Uploader<'a> {
     fn with_f16(
         &mut self,
         parameter: &Parameter,
-        [rows, parts]: [usize; 2],
+        [rows, terms]: [usize; 2],
         fill: Fill<'_>,
     ) -> Result<DeviceValue> {
         let len = parameter.len();
         let columns = len / rows.max(1);
-        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(parts * len)?);
+        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(terms * len)?);
         let (mut scratch, mut scales) = (Vec::new(), Vec::with_capacity(rows));
         for (first, count) in chunks(len, CHUNK / columns.max(1) * columns) {
-            scratch.resize(parts * count, f16::ZERO);
+            scratch.resize(terms * count, f16::ZERO);
             let mut split = Ok(Vec::new());
             self.send((&master, first), count, |chunk| {
                 fill(first, Chunk::F32(chunk))?;
-                split = split_all(chunk, columns, (&mut scratch, parts));
+                split = split_all(chunk, columns, (&mut scratch, terms));
                 Ok(())
             })?;
             let shares = split.map_err(|error| Error::NotInF16 {
@@ -122,11 +122,11 @@ impl<'a> Uploader<'a> {
                 index: first + error.index,
                 value: error.value,
             })?;
-            for part in 0..parts {
-                self.send((&copy, part * len + first), count, |chunk| {
+            for term in 0..terms {
+                self.send((&copy, term * len + first), count, |chunk| {
                     for (at, share) in &shares {
                         let len = share.len() * columns;
-                        let source = &scratch[parts * at + part * len..][..len];
+                        let source = &scratch[terms * at + term * len..][..len];
                         chunk[*at..][..len].copy_from_slice(source);
                     }
                     Ok(())
@@ -212,7 +212,7 @@ impl<'a> Uploader<'a> {
         let stream = self.stream.outside_capture("uploading a parameter")?;
         // SAFETY: the range is inside the buffer. The slot is not written until the event after its
         // copy has completed, and freeing device or pinned memory waits for the context.
-        unsafe { stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
+        unsafe { stream.memcpy_htod(target, bytes.as_ptr(), bytes.len()) }?;
         free.record(&stream)?;
         self.next = (self.next + 1) % SLOTS;
         Ok(())
@@ -250,15 +250,15 @@ fn quantize(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite
 }
 
 /// Splits rows of `columns` values, in shares of whole rows. Returns the first value of each share
-/// with its scales; its parts are in `copy` from that value on, times `parts`.
+/// with its scales; its terms are in `copy` from that value on, times `terms`.
 fn split_all(
     values: &[f32],
     columns: usize,
-    (copy, parts): (&mut [f16], usize),
+    (copy, terms): (&mut [f16], usize),
 ) -> Result<Vec<(usize, Vec<f32>)>, NotInF16> {
     let unit = columns.max(1);
     let split = |values: &[f32], copy: &mut [f16]| split_rows(values, unit, copy);
-    let shares = on_all_cores((values, unit), (copy, parts * unit), split).into_iter();
+    let shares = on_all_cores((values, unit), (copy, terms * unit), split).into_iter();
     let moved = |first, error: NotInF16| NotInF16 { index: first + error.index, ..error };
     shares.map(|(first, found)| Ok((first, found.map_err(|error| moved(first, error))?))).collect()
 }

@@ -74,7 +74,7 @@ impl DeviceValue {
         }
         match (self, value.f16()) {
             (Self::F32WithF16(_, parts, scales), Some(copy)) => {
-                bindings.bind(copy.parts, parts).bind(copy.scales, scales);
+                bindings.bind(copy.terms, parts).bind(copy.scales, scales);
             }
             (held, Some(_)) => panic!("the pass has an f16 copy, and the state has {held:?}"),
             (_, None) => {}

@@ -37,25 +37,26 @@ pub(super) fn check(path: &Path, text: &[u8]) -> Result<(), HubError> {
     ];
     for (name, part) in named {
         let Some(part) = part else { continue };
-        let grown = growth(part).map_err(|why| HubError::json(path, format!("{name}: {why}")))?;
+        let grown =
+            growth(part).map_err(|reason| HubError::json(path, format!("{name}: {reason}")))?;
         if grown > GROWTH {
-            let why = format!(
+            let reason = format!(
                 "{name}: its replacements lengthen a text by a factor of {grown}, above the limit \
                  of {GROWTH}"
             );
-            return Err(HubError::json(path, why));
+            return Err(HubError::json(path, reason));
         }
     }
     for token in &parts.added_tokens {
         let bytes = token["content"].as_str().map_or(0, str::len);
         if bytes > ADDED {
-            let why =
+            let reason =
                 format!("added_tokens: a token has {bytes} bytes, above the limit of {ADDED}");
-            return Err(HubError::json(path, why));
+            return Err(HubError::json(path, reason));
         }
     }
     let named = parts.post_processor.iter().try_for_each(tokens_are_named);
-    named.map_err(|why| HubError::json(path, format!("post_processor: {why}")))
+    named.map_err(|reason| HubError::json(path, format!("post_processor: {reason}")))
 }
 
 /// Returns the members of a `Sequence`. The name of their field depends on its kind.

@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// Default sampling parameters of a model; `None` if the files do not have them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GenerationDefaults {
+pub struct GenerationConfig {
     /// Tokens that end a text, ascending.
     pub eos: Vec<u32>,
     /// Whether tokens are sampled; if not, decoding is greedy.
@@ -48,7 +48,7 @@ enum Ids {
     Many(Vec<u32>),
 }
 
-impl GenerationDefaults {
+impl GenerationConfig {
     /// Reads the file in `directory`. If it has no end tokens, they come from `config.json`, or
     /// else from `tokenizer`. Without any of these files, nothing is set.
     ///
@@ -61,7 +61,7 @@ impl GenerationDefaults {
         let mut eos = match raw.eos_token_id.or(model.eos_token_id) {
             Some(Ids::One(id)) => vec![id],
             Some(Ids::Many(ids)) => ids,
-            None => tokenizer.end().into_iter().collect(),
+            None => tokenizer.eos().into_iter().collect(),
         };
         eos.sort_unstable();
         eos.dedup();
@@ -74,21 +74,21 @@ impl GenerationDefaults {
 mod tests {
     use super::*;
 
-    fn read(files: &[(&str, &str)]) -> Result<GenerationDefaults> {
+    fn read(files: &[(&str, &str)]) -> Result<GenerationConfig> {
         let folder = tempfile::tempdir().unwrap();
         files.iter().for_each(|(name, text)| {
             std::fs::write(folder.path().join(name), text).unwrap();
         });
-        GenerationDefaults::open(folder.path(), &Tokenizer::bytes())
+        GenerationConfig::open(folder.path(), &Tokenizer::bytes())
     }
 
     #[test]
     fn given_fields_are_read_and_others_stay_unset() {
-        assert_eq!(read(&[]).unwrap(), GenerationDefaults::default());
+        assert_eq!(read(&[]).unwrap(), GenerationConfig::default());
         let text = r#"{ "eos_token_id": [9, 7, 9], "do_sample": true, "temperature": 0.7,
             "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "pad_token_id": 7 }"#;
         let found = read(&[("generation_config.json", text)]).unwrap();
-        let expected = GenerationDefaults {
+        let expected = GenerationConfig {
             eos: vec![7, 9],
             do_sample: Some(true),
             temperature: Some(0.7),

@@ -32,7 +32,7 @@ use std::path::Path;
 
 pub(crate) use chat::ASSISTANT;
 pub use chat::{ChatTemplate, Conversation};
-pub use generation::GenerationDefaults;
+pub use generation::GenerationConfig;
 #[cfg(feature = "parquet")]
 pub(crate) use guard::caught;
 pub use pieces::Encoder;
@@ -112,9 +112,9 @@ impl Tokenizer {
         let largest = inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
         let largest = largest.ok_or_else(|| HubError::json(&path, "it has no tokens"))?;
         if largest.1 >= 1 << 31 {
-            let why =
+            let reason =
                 format!("token `{}` has the id {}, which takes 32 bits", largest.0, largest.1);
-            return Err(HubError::json(&path, why).into());
+            return Err(HubError::json(&path, reason).into());
         }
         let vocabulary = Vocabulary::Subwords(Box::new(inner));
         Ok(Self { vocabulary, start, end, pad, settings, largest, special, file })
@@ -183,7 +183,7 @@ impl Tokenizer {
     }
 
     /// Returns the id of the token with the text `token`.
-    pub fn token(&self, token: &str) -> Option<u32> {
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
         match (&self.vocabulary, token.as_bytes()) {
             (Vocabulary::Bytes, [byte]) => Some(u32::from(*byte)),
             (Vocabulary::Bytes, _) => None,
@@ -191,14 +191,14 @@ impl Tokenizer {
         }
     }
 
-    /// The token that the model expects at the start of a text, if any.
-    pub fn start(&self) -> Option<u32> {
+    /// The bos token, if the model expects it at the start of a text.
+    pub fn added_bos(&self) -> Option<u32> {
         self.start
     }
 
-    /// The start token, whether or not texts start with it.
+    /// The bos token, whether or not texts start with it.
     pub(crate) fn bos(&self) -> Option<u32> {
-        self.settings.bos.as_deref().and_then(|token| self.token(token))
+        self.settings.bos.as_deref().and_then(|token| self.token_to_id(token))
     }
 
     /// The padding token, if there is one.
@@ -211,8 +211,8 @@ impl Tokenizer {
         self.settings.template.as_ref().map(|(_, text)| text.as_str())
     }
 
-    /// The token that ends a text, if there is one.
-    pub fn end(&self) -> Option<u32> {
+    /// The eos token, which ends a text, if there is one.
+    pub fn eos(&self) -> Option<u32> {
         self.end
     }
 
@@ -275,8 +275,8 @@ mod tests {
         assert_eq!(tokenizer.len(), 256);
         assert_eq!(tokenizer.decode(&tokenizer.encode("a é").unwrap()), "a é");
         assert_eq!(tokenizer.decode(&[97, 0xff, 300]), "a\u{fffd}");
-        assert_eq!((tokenizer.token("a"), tokenizer.token("ab")), (Some(97), None));
-        assert_eq!((tokenizer.start(), tokenizer.end(), tokenizer.pad()), (None, None, 0));
+        assert_eq!((tokenizer.token_to_id("a"), tokenizer.token_to_id("ab")), (Some(97), None));
+        assert_eq!((tokenizer.added_bos(), tokenizer.eos(), tokenizer.pad()), (None, None, 0));
     }
 
     #[test]

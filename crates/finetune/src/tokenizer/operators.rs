@@ -165,8 +165,8 @@ fn backwards(value: &Value, (start, stop): (&Value, &Value), step: i64) -> Resul
         }
         None if value.is_undefined() || value.is_none() => Vec::new(),
         None => {
-            let why = format!("{} cannot be sliced", value.kind());
-            return Err(Error::new(ErrorKind::InvalidOperation, why));
+            let reason = format!("{} cannot be sliced", value.kind());
+            return Err(Error::new(ErrorKind::InvalidOperation, reason));
         }
     };
     spend(VALUE_BYTES * items.len())?;
@@ -253,6 +253,6 @@ fn evaluated(expression: &Plain, values: Value) -> Result<Value, Error> {
 }
 
 /// Returns the error of a refused template.
-pub(super) fn refused(why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::SyntaxError, why.into())
+pub(super) fn refused(reason: impl Into<String>) -> Error {
+    Error::new(ErrorKind::SyntaxError, reason.into())
 }

@@ -104,10 +104,10 @@ impl Template {
         let beyond = |limit: &str| HubError::TemplateLimit { path, limit: limit.to_owned() };
         match rendered {
             None => Err(beyond("rendering takes too long")),
-            Some(Err(panic)) => Err(HubError::Chat { why: failed(&panic) }),
+            Some(Err(panic)) => Err(HubError::Chat { reason: failed(&panic) }),
             Some(Ok((_, Some(limit)))) => Err(beyond(limit)),
             Some(Ok((Err((_, ErrorKind::OutOfFuel)), _))) => Err(beyond("it takes too many steps")),
-            Some(Ok((Err((why, _)), _))) => Err(HubError::Chat { why }),
+            Some(Ok((Err((reason, _)), _))) => Err(HubError::Chat { reason }),
             Some(Ok((Ok(text), _))) => Ok(text),
         }
     }
@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn a_panic_of_the_engine_is_an_error() {
         let panic = in_thread::<()>(|| panic!("index {} is too large", 7));
-        let why = failed(&panic.unwrap().unwrap_err());
-        assert_eq!(why, "the template engine failed: index 7 is too large");
+        let reason = failed(&panic.unwrap().unwrap_err());
+        assert_eq!(reason, "the template engine failed: index 7 is too large");
         assert_eq!(in_thread(|| 3), Some(Ok(3)));
     }
 }

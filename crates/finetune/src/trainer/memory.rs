@@ -3,7 +3,7 @@
 use retrograph_kernels::Argument;
 use retrograph_runtime::memory::PAGE_BYTES;
 use retrograph_runtime::{
-    BufferKind, Context, DriverShare, OperationKind, Pass, Policy, Requirements, Reuse,
+    BufferKind, Context, DriverOverhead, OperationKind, Pass, Policy, Requirements, Reuse,
 };
 
 use super::TrainerOptions;
@@ -28,7 +28,7 @@ pub struct MemoryNeed {
     /// The forward pass on held-out data.
     pub held_out: usize,
     /// The driver's own memory, in addition to these allocations.
-    pub driver: DriverShare,
+    pub driver: DriverOverhead,
     /// Whether steps are graphs.
     graphs: bool,
 }
@@ -51,7 +51,7 @@ impl MemoryNeed {
         let min_step = peaks(full);
         let all: Vec<Parameter> =
             step.parameters.iter().map(|held| held.parameter.clone()).collect();
-        let driver = DriverShare::default()
+        let driver = DriverOverhead::default()
             .with_allocation(pooled_bytes(&all))
             .with_allocation(moments)
             .with_allocation(min_step);
@@ -105,7 +105,7 @@ impl MemoryNeed {
     /// # Errors
     /// [`Error::OutOfMemory`], or if the device fails.
     pub fn require(&self, context: &Context) -> Result<()> {
-        let (free, total) = context.memory()?;
+        let (free, total) = context.mem_get_info()?;
         let driver = self.driver.total() - self.driver.code;
         let planned = self.least() + driver;
         if planned <= free {

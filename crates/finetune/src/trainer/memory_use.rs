@@ -1,6 +1,6 @@
 //! Planned and measured device memory.
 
-use retrograph_runtime::{Context, DriverShare, Reuse};
+use retrograph_runtime::{Context, DriverOverhead, Reuse};
 use serde::{Deserialize, Serialize};
 
 use super::MemoryNeed;
@@ -14,7 +14,7 @@ pub struct MemoryUse {
     /// Planned allocations.
     pub allocated_bytes: usize,
     /// Planned memory of the driver; 0 on the simulated driver.
-    pub driver_bytes: DriverShare,
+    pub driver_bytes: DriverOverhead,
     /// Decrease of the free device memory since before the first kernel was loaded. Includes the
     /// memory of other programs on the device.
     pub measured_bytes: usize,
@@ -32,12 +32,15 @@ impl MemoryUse {
         (need, reuse): (&MemoryNeed, Reuse),
         (context, free_before): (&Context, usize),
     ) -> Result<Self> {
-        let measured = free_before.saturating_sub(context.memory()?.0);
+        let measured = free_before.saturating_sub(context.mem_get_info()?.0);
         let driver = if context.driver().is_simulated() { Default::default() } else { need.driver };
         Ok(Self::new((need.allocated(reuse), driver), measured))
     }
 
-    fn new((allocated_bytes, driver_bytes): (usize, DriverShare), measured_bytes: usize) -> Self {
+    fn new(
+        (allocated_bytes, driver_bytes): (usize, DriverOverhead),
+        measured_bytes: usize,
+    ) -> Self {
         let planned_bytes = allocated_bytes + driver_bytes.total();
         let ratio = measured_bytes as f64 / planned_bytes.max(1) as f64;
         let difference_percent = (ratio - 1.0) * 100.0;
@@ -51,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_difference_is_that_of_what_was_taken() {
-        let driver = DriverShare { graphs: 30, code: 15, rounding: 5 };
+        let driver = DriverOverhead { graphs: 30, code: 15, rounding: 5 };
         let more = MemoryUse::new((950, driver), 1020);
         assert_eq!((more.planned_bytes, more.allocated_bytes), (1000, 950));
         assert!((more.difference_percent - 2.0).abs() < 1e-9, "{more:?}");

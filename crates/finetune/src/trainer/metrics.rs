@@ -22,18 +22,18 @@ pub struct StepMetrics {
     /// The mean cross-entropy of the learned tokens, in nats.
     pub loss: f32,
     /// The norm of all gradients before clipping.
-    pub norm: f32,
+    pub grad_norm: f32,
     /// Tokens of the step, with padding.
     pub tokens: usize,
     /// Device time of the step between two events, in milliseconds.
     pub device_ms: f32,
     /// Rewards, if the step has preferences; its loss is then the mean of the pairs.
-    pub preference: Option<PreferenceMetrics>,
+    pub preference: Option<DpoMetrics>,
 }
 
 /// The rewards of a step: β times the log-ratios to the reference, as in TRL.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PreferenceMetrics {
+pub struct DpoMetrics {
     /// The mean reward of chosen sequences.
     pub chosen: f32,
     /// The mean reward of rejected sequences.
@@ -42,7 +42,7 @@ pub struct PreferenceMetrics {
     pub accuracy: f32,
 }
 
-impl PreferenceMetrics {
+impl DpoMetrics {
     /// The mean difference of the rewards of a pair.
     pub fn margin(&self) -> f32 {
         self.chosen - self.rejected
@@ -127,7 +127,7 @@ impl MetricsQueue {
         let bytes = self.layout.len() * size_of::<f32>();
         // SAFETY: both ranges have this many bytes. The host reads the slot only after the event of
         // the copy, and freeing pinned memory waits for the context.
-        unsafe { stream.copy_to_host(target, self.metrics.address(), bytes) }?;
+        unsafe { stream.memcpy_dtoh(target, self.metrics.address(), bytes) }?;
         let copied = slot.copied.record(&stream);
         self.in_flight.push_back(slot);
         Ok(copied?)
@@ -146,10 +146,10 @@ impl MetricsQueue {
         let (step, tokens, [loss, norm]) =
             (slot.step, slot.tokens, [slot.values[0], slot.values[1]]);
         let preference = match slot.values[self.layout.preference()] {
-            [chosen, rejected, accuracy] => Some(PreferenceMetrics { chosen, rejected, accuracy }),
+            [chosen, rejected, accuracy] => Some(DpoMetrics { chosen, rejected, accuracy }),
             _ => None,
         };
-        let metrics = StepMetrics { step, loss, norm, tokens, device_ms, preference };
+        let metrics = StepMetrics { step, loss, grad_norm: norm, tokens, device_ms, preference };
         let losses = &slot.values[self.layout.losses()];
         let stops = &slot.values[self.layout.stops()];
         let from_ranks = FromRanks {

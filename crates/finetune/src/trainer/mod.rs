@@ -21,7 +21,7 @@ use retrograph_runtime::{
 
 pub use memory::MemoryNeed;
 pub use memory_use::MemoryUse;
-pub use metrics::{PreferenceMetrics, StepMetrics};
+pub use metrics::{DpoMetrics, StepMetrics};
 pub use options::TrainerOptions;
 pub use start::Plan;
 pub use trained_model::TrainedModel;
@@ -216,7 +216,7 @@ impl Trainer {
             None => queue.take(wait),
         };
         let Some((metrics, from_ranks)) = taken? else { return Ok(None) };
-        let StepMetrics { step, loss, norm, .. } = metrics;
+        let StepMetrics { step, loss, grad_norm: norm, .. } = metrics;
         if !(loss.is_finite() && norm.is_finite()) {
             let (rank, kept) = (from_ranks.not_finite, Kept::Nothing);
             return Err(Error::NotFinite { step, loss, norm, rank, kept });
@@ -279,7 +279,7 @@ impl Trainer {
     pub(crate) fn header(&self, text: &str) -> Result<Header> {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
-        header.ranks = self.step.options.ranks.count;
+        header.ranks = self.step.options.ranks.world_size;
         header.micro_batch = self.step.options.micro_batch;
         header.preference = self.step.options.preference;
         header.interleave = self.step.micro_batching.interleaved();

@@ -98,7 +98,7 @@ impl Trainer {
     /// If a rank or the device fails.
     pub(crate) fn gathered(&self, own: &[f64]) -> Result<Vec<f64>> {
         let Some(group) = &self.group else { return Ok(own.to_vec()) };
-        let Ranks { rank, count } = group.ranks();
+        let Ranks { rank, world_size: count } = group.ranks();
         let mut all = vec![0.0; own.len() * count];
         all[rank * own.len()..][..own.len()].copy_from_slice(own);
         let buffer = DeviceBuffer::from_slice(&self.stream, &all)?;

@@ -61,7 +61,7 @@ impl RankReader<'_> {
         let whole = match part {
             // Every rank has all elements of a parameter, but other ranks update some of them.
             StatePart::Parameter => held.clone(),
-            StatePart::First | StatePart::Second => {
+            StatePart::ExpAvg | StatePart::ExpAvgSq => {
                 let whole = DeviceBuffer::zeroed(stream.context(), len)?;
                 whole.upload_at(stream, block.start, &held.download(stream)?)?;
                 whole

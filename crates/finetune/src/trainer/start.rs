@@ -71,7 +71,7 @@ impl Plan {
     /// Returns this plan, or, if it needs more than `free` bytes, a plan without two-part f16
     /// copies, and reports that.
     pub(crate) fn fitting(self, free: usize, on: &mut dyn FnMut(Stage<'_>)) -> Result<Self> {
-        let precision = self.config.precision.without_two_part_copies();
+        let precision = self.config.precision.without_two_term_copies();
         let planned = |plan: &Self| plan.need.least() + plan.need.driver.total();
         if precision == self.config.precision || planned(&self) <= free {
             return Ok(self);
@@ -166,7 +166,7 @@ impl Plan {
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<Trainer> {
         self.require_group()?;
-        let (free_before, _) = cache.context().memory()?;
+        let (free_before, _) = cache.context().mem_get_info()?;
         let plan = match source {
             Source::State(_) => self,
             _ => self.fitting(free_before, on)?,
@@ -185,7 +185,7 @@ impl Plan {
         let modules = self.warm(cache, on)?;
         if !matches!(source, Source::State(_)) {
             self.need.require(context)?;
-            on(Stage::Fits(&self.need, context.memory()?.0));
+            on(Stage::Fits(&self.need, context.mem_get_info()?.0));
         }
         let stream = Stream::new(context)?;
         let parameters: Vec<Parameter> =
@@ -201,7 +201,7 @@ impl Plan {
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
         let step = &self.options.step;
         let sharding = Sharding::new(self.config.mode, step.ranks, step.shard_from);
-        let group = self.group.as_ref().filter(|group| group.ranks().count > 1);
+        let group = self.group.as_ref().filter(|group| group.ranks().world_size > 1);
         let communicator = group.map(ProcessGroup::communicator).transpose()?;
         let placement = Placement { sharding, communicator };
         let site = (&stream, parameters.as_slice(), placement);
@@ -247,8 +247,8 @@ impl Plan {
         let ranks = self.options.step.ranks;
         match &self.group {
             Some(group) if group.ranks() == ranks => Ok(()),
-            None if ranks.count == 1 => Ok(()),
-            _ => Err(GroupError::NotConnected { count: ranks.count }.into()),
+            None if ranks.world_size == 1 => Ok(()),
+            _ => Err(GroupError::NotConnected { count: ranks.world_size }.into()),
         }
     }
 

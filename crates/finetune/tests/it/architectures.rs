@@ -1,7 +1,7 @@
 //! Compares architectures other than Qwen2 with a model in f64: losses with its losses, and
 //! gradients with central differences of its loss.
 
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
     Batch, GatedActivation, LoraConfig, LoraLayers, LoraPatterns, LoraTargets, Mode, ModelConfig,
@@ -23,7 +23,7 @@ fn qwen3(mode: Mode) -> TrainingConfig {
         head_dim: Some(10),
         qkv_bias: false,
         qk_norm: true,
-        tied: false,
+        tie_word_embeddings: false,
         ..config.model
     };
     config
@@ -32,7 +32,12 @@ fn qwen3(mode: Mode) -> TrainingConfig {
 /// No biases, scaled rotary frequencies: of the three pairs of a head, the first is kept, the
 /// second interpolated and the third slowed down.
 fn llama3(mode: Mode) -> TrainingConfig {
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 27.0,
+    };
     let mut config = config(mode);
     config.model = ModelConfig {
         qkv_bias: false,
@@ -161,7 +166,7 @@ fn matches_reference(mut config: TrainingConfig) {
 
 fn batch_matches_reference(config: &TrainingConfig, batch: &Batch) {
     let step = StepOptions {
-        gradients: GradientHome::External,
+        gradients: GradientOwner::External,
         packed: batch.positions.is_some(),
         ..StepOptions::default()
     };

@@ -16,7 +16,7 @@ use crate::golden::{config, weights};
 use crate::models::LORA;
 
 fn options(texts: usize, max_length: usize) -> GeneratorOptions {
-    GeneratorOptions { texts, ..GeneratorOptions::new(max_length) }
+    GeneratorOptions { batch: texts, ..GeneratorOptions::new(max_length) }
 }
 
 fn batch(config: &TrainingConfig, options: GeneratorOptions) -> GenerationBatch {
@@ -35,7 +35,7 @@ struct Asked {
 impl Asked {
     fn request(&self) -> Request<'_> {
         let Self { prompt, max_tokens, sampling, ends } = self;
-        Request { prompt, max_tokens: *max_tokens, sampling: *sampling, ends }
+        Request { prompt, max_tokens: *max_tokens, sampling: *sampling, eos: ends }
     }
 }
 
@@ -97,11 +97,17 @@ fn alone(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
 }
 
 fn qwen3(model: &mut ModelConfig) {
-    (model.head_dim, model.qkv_bias, model.qk_norm, model.tied) = (Some(10), false, true, false);
+    (model.head_dim, model.qkv_bias, model.qk_norm, model.tie_word_embeddings) =
+        (Some(10), false, true, false);
 }
 
 fn llama3(model: &mut ModelConfig) {
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 27.0,
+    };
     (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
     model.sliding_window = Some(SlidingWindow::new(7, 1));
 }

@@ -95,7 +95,7 @@ fn a_checkpoint_is_a_safetensors_file() {
 
 fn refused(path: &Path) -> String {
     match Checkpoint::open(path) {
-        Err(Error::Checkpoint(CheckpointError::Damaged { why, .. })) => why,
+        Err(Error::Checkpoint(CheckpointError::Damaged { reason, .. })) => reason,
         other => panic!("it was not refused as damaged: {other:?}"),
     }
 }
@@ -213,14 +213,14 @@ fn a_pipe_in_place_of_the_pointer_or_the_lock_does_not_block() {
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let directory = CheckpointDirectory::at(folder.path());
         let used = directory.lock().and_then(|_| directory.open_latest());
-        let (found, why) = match used.unwrap_err() {
+        let (found, reason) = match used.unwrap_err() {
             Error::Checkpoint(CheckpointError::Read { path, source })
             | Error::Checkpoint(CheckpointError::Write { path, source, .. }) => {
                 (path, source.to_string())
             }
             error => panic!("{error}"),
         };
-        assert_eq!((found, why.as_str()), (path, "it is not a regular file"));
+        assert_eq!((found, reason.as_str()), (path, "it is not a regular file"));
     }
 }
 
@@ -322,7 +322,7 @@ struct Exploded;
 impl StateReader for Exploded {
     fn read(&mut self, index: usize, part: StatePart) -> Result<Vec<f32>> {
         let mut values = Counted.read(index, part)?;
-        values[0] = if part == StatePart::First { f32::INFINITY } else { values[0] };
+        values[0] = if part == StatePart::ExpAvg { f32::INFINITY } else { values[0] };
         Ok(values)
     }
 }

@@ -310,7 +310,7 @@ fn calls_of_tools_and_empty_answers_of_a_long_conversation_are_found() {
 fn the_time_for_tool_calls_grows_with_the_length_of_the_conversation() {
     // Looked for one by one, these answers take more text than the limit.
     let example = Place::new(&CHATML, &with_tools()).read(&[tool_calls(3000)]).unwrap().remove(0);
-    let learned = example.learned().iter().filter(|learned| **learned).count();
+    let learned = example.loss_mask().iter().filter(|learned| **learned).count();
     assert!(learned > 6000, "{learned}");
 }
 
@@ -321,6 +321,6 @@ fn the_time_for_a_conversation_grows_with_its_length() {
     let start = std::time::Instant::now();
     let example = place.read(&[messages(&turns)]).unwrap().remove(0);
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
-    let learned = example.learned().iter().filter(|learned| **learned).count();
+    let learned = example.loss_mask().iter().filter(|learned| **learned).count();
     assert_eq!(learned, 3000 * 6);
 }

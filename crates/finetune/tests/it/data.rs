@@ -53,7 +53,7 @@ impl Place {
     /// The text of an example, with brackets around the tokens that have a loss.
     pub(crate) fn shown(&self, example: &Example) -> String {
         let (mut text, mut inside) = (String::new(), false);
-        for (&token, &learned) in example.tokens().iter().zip(example.learned()) {
+        for (&token, &learned) in example.tokens().iter().zip(example.loss_mask()) {
             if learned != inside {
                 text.push(if learned { '[' } else { ']' });
                 inside = learned;
@@ -66,7 +66,7 @@ impl Place {
     fn written(&self, token: u32) -> String {
         let tokenizer = self.tokenizer();
         let special = CHATML.iter().chain(&LLAMA3);
-        let special = special.copied().find(|text| tokenizer.token(text) == Some(token));
+        let special = special.copied().find(|text| tokenizer.token_to_id(text) == Some(token));
         special.map_or_else(|| tokenizer.decode(&[token]), str::to_owned)
     }
 }
@@ -90,7 +90,7 @@ fn only_the_completion_and_the_end_token_are_learned() {
     let line = json!({ "prompt": "xth", "completion": "e" });
     assert_eq!(place.marked(line.clone()), "xth[e<|im_end|>]");
     let tokens = place.read(&[line]).unwrap().remove(0).tokens().to_vec();
-    let expected = ["x", "th", "e", "<|im_end|>"].map(|token| place.tokenizer().token(token));
+    let expected = ["x", "th", "e", "<|im_end|>"].map(|token| place.tokenizer().token_to_id(token));
     assert_eq!(tokens.into_iter().map(Some).collect::<Vec<_>>(), expected);
 }
 
@@ -127,7 +127,7 @@ fn lines_of_share_gpt_and_alpaca_are_conversations() {
 
     let kept = json!({ "instruction": "a", "output": "b", "text": "c" });
     assert_eq!(place.marked(kept), place.marked(json!({ "text": "c" })));
-    for (line, why) in [
+    for (line, reason) in [
         (json!({ "conversations": [] }), "`conversations` is empty"),
         (json!({ "conversations": [{ "from": "human" }] }), "message 1 has no `value`"),
         (
@@ -137,7 +137,7 @@ fn lines_of_share_gpt_and_alpaca_are_conversations() {
         (json!({ "instruction": "a" }), "an `instruction` without an `output`"),
     ] {
         let error = place.read(&[line]).unwrap_err().to_string();
-        assert!(error.contains(why), "`{why}` is not in: {error}");
+        assert!(error.contains(reason), "`{reason}` is not in: {error}");
     }
 }
 
@@ -150,7 +150,7 @@ fn alpaca_without_a_chat_template_is_a_prompt_and_its_completion() {
     let text: Vec<u8> = examples[0].tokens().iter().map(|token| *token as u8).collect();
     let prompt = "### Instruction:\nadd\n1 2\n\n### Response:\n";
     assert_eq!(String::from_utf8(text).unwrap(), format!("{prompt}3"));
-    assert_eq!(examples[0].learned().iter().filter(|learned| **learned).count(), 1);
+    assert_eq!(examples[0].loss_mask().iter().filter(|learned| **learned).count(), 1);
     assert_eq!(forms.completions, 1);
 }
 
@@ -161,7 +161,7 @@ fn bytes_are_marked_in_the_same_way() {
     fs::write(&path, r#"{ "prompt": "ab", "completion": "c" }"#).unwrap();
     let (examples, forms) = read_jsonl(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap();
     assert_eq!(
-        (examples[0].tokens(), examples[0].learned()),
+        (examples[0].tokens(), examples[0].loss_mask()),
         (&[97, 98, 99][..], &[false, false, true][..])
     );
     assert_eq!((forms.texts, forms.completions, forms.conversations), (0, 1, 0));
@@ -248,9 +248,10 @@ fn each_example_is_one_padded_or_truncated_sequence() {
     ];
     let examples = laid_out(&lines, 6, false).unwrap();
     let (pad, end) =
-        (Place::chatml().tokenizer().pad(), Place::chatml().tokenizer().end().unwrap());
+        (Place::chatml().tokenizer().pad(), Place::chatml().tokenizer().eos().unwrap());
     let batch = examples.in_order([3, 6], 0).unwrap().unwrap();
-    let letter = |letter: char| Place::chatml().tokenizer().token(&letter.to_string()).unwrap();
+    let letter =
+        |letter: char| Place::chatml().tokenizer().token_to_id(&letter.to_string()).unwrap();
     let [a, b, c, d, x, y, z] = ['a', 'b', 'c', 'd', 'x', 'y', 'z'].map(letter);
     let no = IGNORED_TARGET;
     assert_eq!(
@@ -267,7 +268,7 @@ fn each_example_is_one_padded_or_truncated_sequence() {
         dropped: 2,
         sequences: 2,
         tokens: 10,
-        learned: 9,
+        loss_tokens: 9,
         packed: false,
     };
     assert_eq!(*examples.tally(), expected);
@@ -315,7 +316,7 @@ fn packed_examples_share_sequences_and_start_at_position_0() {
         dropped: 1,
         sequences: 5,
         tokens: 17,
-        learned: 16,
+        loss_tokens: 16,
         packed: true,
     };
     assert_eq!(*examples.tally(), expected);

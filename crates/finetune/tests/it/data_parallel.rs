@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraLayers,
-    LoraPatterns, LoraTargets, Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer,
-    Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, DpoConfig, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig,
+    LoraLayers, LoraPatterns, LoraTargets, Mode, Plan, Precision, Run, Source, Tokenizer, Trainer,
+    TrainerOptions, TrainingConfig,
 };
 use retrograph_nccl_sys::NCCL_CTA_POLICY_ZERO;
 use retrograph_runtime::{Ranks, Strategy};
@@ -48,7 +48,7 @@ fn train_on(trainer: &mut Trainer, data: &Data) -> Vec<[f32; 2]> {
         let shape = [config.batch, config.seq];
         let batch = data.batch(shape, config.seed, trainer.next_step()).unwrap();
         let metrics = trainer.step(&batch).unwrap();
-        all.push([metrics.loss, metrics.norm]);
+        all.push([metrics.loss, metrics.grad_norm]);
     }
     all
 }
@@ -130,7 +130,7 @@ fn two_devices_learn_what_one_learns_from_the_same_batch() {
 fn two_devices_learn_preferences_as_one_does() {
     let mode = Mode::Lora(LoraConfig { norms: false, ..LORA.lora().unwrap() });
     let config = batch_of(mode, Precision::F32, 4);
-    let preference = Some(PreferenceConfig::new(0.5));
+    let preference = Some(DpoConfig::new(0.5));
     let step = StepOptions { preference, ..StepOptions::default() };
     let options = TrainerOptions { step, ..TrainerOptions::default() };
     let data = Data::from(text());
@@ -155,7 +155,7 @@ fn two_devices_learn_preferences_as_one_does() {
     }
     // Each rank has whole pairs.
     let odd = TrainingConfig { batch: 6, ..config };
-    let ranks = Ranks { rank: 0, count: 2 };
+    let ranks = Ranks { rank: 0, world_size: 2 };
     let error = StepPass::new(&odd, StepOptions { ranks, ..step }).unwrap_err().to_string();
     assert!(error.contains("even"), "{error}");
 }
@@ -165,7 +165,7 @@ fn two_devices_learn_preferences_as_one_does() {
 fn four_devices_learn_what_one_learns() {
     for mode in [LORA, Mode::Full] {
         let config = batch_of(mode, Precision::F32, 4);
-        let step = StepOptions { group_bytes: Some(2048), ..StepOptions::default() };
+        let step = StepOptions { bucket_bytes: Some(2048), ..StepOptions::default() };
         let options = TrainerOptions { step, ..TrainerOptions::default() };
         let data = Data::from(text());
         let [found, expected] = on_one_and_many(&config, (&data, 4), options);
@@ -240,7 +240,7 @@ fn replays_of_every_rank_equal_eager_steps() {
 #[test]
 fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let options = TrainerOptions { step: GradientHome::External.into(), ..Default::default() };
+    let options = TrainerOptions { step: GradientOwner::External.into(), ..Default::default() };
     let batch = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
     let mut alone = trainer(&device(), &config, options);
     alone.step(&batch).unwrap();
@@ -265,7 +265,7 @@ fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
 fn the_optimizer_state_is_sharded() {
     let config = batch_of(Mode::Full, Precision::BF16, 4);
     let need = |count| {
-        let ranks = Ranks { rank: 0, count };
+        let ranks = Ranks { rank: 0, world_size: count };
         let step = StepOptions { ranks, shard_from: Some(0), ..StepOptions::default() };
         let options = TrainerOptions { step, ..TrainerOptions::default() };
         Plan::new(&config, options).unwrap().memory().optimizer
@@ -295,9 +295,9 @@ fn weights_that_are_exchanged_are_in_memory_of_the_communicator() {
 #[test]
 fn collectives_overlap_with_the_passes() {
     let config = batch_of(Mode::Full, Precision::F32, 4);
-    let ranks = Ranks { rank: 1, count: 2 };
-    let (shard_from, group_bytes) = (Some(0), Some(2048));
-    let step = StepOptions { ranks, shard_from, group_bytes, ..StepOptions::default() };
+    let ranks = Ranks { rank: 1, world_size: 2 };
+    let (shard_from, bucket_bytes) = (Some(0), Some(2048));
+    let step = StepOptions { ranks, shard_from, bucket_bytes, ..StepOptions::default() };
     let pass = StepPass::new(&config, step).unwrap().pass;
     let is_collective = |at: usize| pass.operations()[at].collective_bytes().is_some();
     let numbers: Vec<usize> =
@@ -357,7 +357,7 @@ fn collectives_overlap_with_the_passes() {
 #[test]
 fn a_batch_without_equal_parts_is_refused() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let step = StepOptions { ranks: Ranks { rank: 0, count: 3 }, ..StepOptions::default() };
+    let step = StepOptions { ranks: Ranks { rank: 0, world_size: 3 }, ..StepOptions::default() };
     let options = TrainerOptions { step, ..TrainerOptions::default() };
     let text = Plan::new(&config, options).unwrap_err().to_string();
     assert!(text.contains("batch is 4, but it must be a multiple of the number of devices, 3"));
@@ -366,7 +366,7 @@ fn a_batch_without_equal_parts_is_refused() {
 #[test]
 fn several_ranks_need_a_group() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let step = StepOptions { ranks: Ranks { rank: 0, count: 2 }, ..StepOptions::default() };
+    let step = StepOptions { ranks: Ranks { rank: 0, world_size: 2 }, ..StepOptions::default() };
     let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
     let error = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("the group of 2 processes has no communicator"));
@@ -383,7 +383,7 @@ fn an_epoch_has_every_sequence_once_on_some_rank() {
     for step in 0..sequences / 4 {
         let batch = data.batch([4, 9], 3, step as u32).unwrap();
         for rank in 0..2 {
-            let rows = rows(&batch, Ranks { rank, count: 2 });
+            let rows = rows(&batch, Ranks { rank, world_size: 2 });
             seen.extend(rows.chunks(9).map(<[u32]>::to_vec));
         }
     }

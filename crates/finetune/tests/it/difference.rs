@@ -1,6 +1,6 @@
 //! Compares gradients with finite differences of the loss, which needs no second implementation.
 
-use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::model::GradientOwner;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, Trainer, TrainerOptions};
 use retrograph_runtime::ModuleCache;
@@ -21,7 +21,7 @@ fn moved(modules: &ModuleCache, mode: Mode, direction: Direction<'_>, by: f32) -
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
     let options =
-        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| {
         let mut values = weights(parameter);

@@ -1,7 +1,7 @@
 //! Dropout on the inputs of LoRA updates: compares gradients with differences of the loss with the
 //! same elements dropped, and replays with eager steps; evaluation has no dropout.
 
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Device, LoraConfig, LoraTargets, Mode, Plan, Source, TrainerOptions, TrainingConfig,
@@ -26,7 +26,7 @@ fn first_step(
     step: StepOptions,
     (name, at, by): (&str, usize, f32),
 ) -> (f32, Vec<(String, Vec<f32>)>) {
-    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let step = StepOptions { gradients: GradientOwner::External, ..step };
     let plan = Plan::new(config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
     let mut values = |parameter: &Parameter| {
         let mut values = weights(parameter);

@@ -69,7 +69,8 @@ fn tokens_outside_the_vocabulary_and_a_loss_that_is_not_finite_are_errors() {
 fn a_part_of_a_rank_that_does_not_exist_is_refused() {
     let mut evaluator = evaluator(&config(LORA, 1));
     for (rank, count) in [(0, 0), (2, 2), (usize::MAX, 2)] {
-        let error = evaluator.evaluate_part(&text().into(), Ranks { rank, count }).unwrap_err();
+        let error =
+            evaluator.evaluate_part(&text().into(), Ranks { rank, world_size: count }).unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { field: "rank", .. }), "{error}");
     }
 }

@@ -51,7 +51,7 @@ fn a_rank_that_ends_without_a_message_is_named() {
     Setup::of(2).run(|rank| {
         if rank.ranks().rank == 1 {
             train(&mut trainer(rank), 3);
-            rank.group.hang_up();
+            rank.group.disconnect();
             return;
         }
         assert_failed(&run_of(rank, 40).unwrap_err(), 1, "its process ended");
@@ -66,7 +66,7 @@ fn a_rank_whose_collective_fails_does_not_hide_the_one_that_ended() {
     setup.run(|rank| {
         if rank.ranks().rank == 1 {
             let _trainer = trainer(rank);
-            return rank.group.hang_up();
+            return rank.group.disconnect();
         }
         assert_failed(&run_of(rank, 40).unwrap_err(), 1, "its process ended");
     });
@@ -75,7 +75,8 @@ fn a_rank_whose_collective_fails_does_not_hide_the_one_that_ended() {
 #[test]
 fn a_collective_that_hangs_fails_the_rank_that_waits() {
     let fault = Fault { at: 5, kind: FaultKind::Hang };
-    let options = GroupOptions { patience: Duration::from_millis(1500), ..GroupOptions::default() };
+    let options =
+        GroupOptions { collective_timeout: Duration::from_millis(1500), ..GroupOptions::default() };
     let setup = Setup { fault: Some((1, fault)), options, ..Setup::of(2) };
     let since = Instant::now();
     setup.run(|rank| {

@@ -23,11 +23,17 @@ fn model(change: impl Fn(&mut ModelConfig), mode: Mode) -> TrainingConfig {
 }
 
 fn qwen3(model: &mut ModelConfig) {
-    (model.head_dim, model.qkv_bias, model.qk_norm, model.tied) = (Some(10), false, true, false);
+    (model.head_dim, model.qkv_bias, model.qk_norm, model.tie_word_embeddings) =
+        (Some(10), false, true, false);
 }
 
 fn llama3(model: &mut ModelConfig) {
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 27.0,
+    };
     (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
 }
 
@@ -250,7 +256,7 @@ fn a_text_ends_by_token_by_length_and_by_capacity() {
     let end = *whole.last().unwrap();
     let at = whole.iter().position(|&token| token == end).unwrap();
     let ends = [9999, end];
-    let request = Request { ends: &ends, ..Request::new(&prompt, Sampling::greedy()) };
+    let request = Request { eos: &ends, ..Request::new(&prompt, Sampling::greedy()) };
     let mut tokens = generator.tokens(&request).unwrap();
     let text: Vec<u32> = tokens.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!((text.as_slice(), tokens.ended_by()), (&whole[..at], Some(end)));
@@ -378,7 +384,7 @@ fn a_text_ends_before_a_stop_string_that_several_tokens_make_up() {
     let at = pair.expect("two of eighty");
     let stop = tokenizer.decode(&whole.tokens[at..at + 2]);
     let stops = ["not in it".to_owned(), stop.clone()];
-    let stopped = TextRequest { stops: &stops, ..request.clone() };
+    let stopped = TextRequest { stop_strings: &stops, ..request.clone() };
     let stopped = generator.text(&tokenizer, &stopped, &mut |_| true).unwrap();
     assert_eq!((stopped.stop_reason, stopped.tokens.len()), (StopReason::StopString, at + 2));
     assert_eq!(stopped.text, whole.text[..whole.text.find(&stop).unwrap()]);

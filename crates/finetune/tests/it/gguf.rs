@@ -31,9 +31,14 @@ fn model(vocab: usize) -> ModelConfig {
 }
 
 fn llama(vocab: usize) -> ModelConfig {
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 32.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 32.0,
+    };
     let (qkv_bias, rope_scaling) = (false, Some(scaling));
-    ModelConfig { qkv_bias, rope_scaling, tied: false, ..model(vocab) }
+    ModelConfig { qkv_bias, rope_scaling, tie_word_embeddings: false, ..model(vocab) }
 }
 
 /// A model with rows of 48 elements, which are not whole blocks of Q8_0.
@@ -228,15 +233,15 @@ fn fused_projections_have_the_rows_of_their_files() {
         let Some(RopeScaling::LongRope(long)) = base.config().rope_scaling else {
             panic!("{name}")
         };
-        for (to, factors) in [("short", long.short), ("long", long.long)] {
+        for (to, factors) in [("short", long.short_factor), ("long", long.long_factor)] {
             let (_, _, found) = tensor(&mut reader, &format!("rope_factors_{to}.weight"));
             let expected = Vec::from(factors);
             assert!(found.iter().copied().eq(expected.into_iter().map(f64::from)), "{name}: {to}");
         }
         for (key, value) in [
             ("rope.dimension_count", rotary),
-            ("rope.scaling.original_context_length", long.original),
-            ("rope.scaling.attn_factor", f64::from(long.attention as f32)),
+            ("rope.scaling.original_context_length", long.original_max_position_embeddings),
+            ("rope.scaling.attn_factor", f64::from(long.attention_factor as f32)),
             ("context_length", window),
         ] {
             assert_eq!(number(&reader, &format!("phi3.{key}")), value, "{name}: {key}");

@@ -159,7 +159,7 @@ fn a_gemma_that_llama_cpp_does_not_read_is_refused() {
         assert!(!path.exists() && error.contains("Hugging Face directory"), "{error}");
         error
     };
-    let error = refused("gemma2", &|config| config.tied = false);
+    let error = refused("gemma2", &|config| config.tie_word_embeddings = false);
     assert!(error.contains("output projection of Gemma 2"), "{error}");
     for change in [
         |config: &mut ModelConfig| config.attention_softcap = None,
@@ -175,7 +175,12 @@ fn a_gemma_that_llama_cpp_does_not_read_is_refused() {
     let later = SlidingWindow::new(4, 1);
     let error = refused("gemma2", &|config| config.sliding_window = Some(later));
     assert!(error.contains("later layers of Gemma"), "{error}");
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 32.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 32.0,
+    };
     let error = refused("gemma3", &|config| config.rope_scaling = Some(scaling));
     assert!(error.contains("scaling of the architecture gemma3"), "{error}");
 }

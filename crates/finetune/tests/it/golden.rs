@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::model::GradientOwner;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Batch, LrSchedule, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source,
@@ -115,14 +115,14 @@ fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
     let options =
-        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
     let metrics = trainer.step(&batch(&config, 0)).unwrap();
     close("loss", f64::from(metrics.loss), golden["losses"][0]);
-    close("norm", f64::from(metrics.norm), golden["norms"][0]);
+    close("norm", f64::from(metrics.grad_norm), golden["norms"][0]);
     let gradients = trainer.gradients().unwrap();
     let expected = golden.keys().filter(|name| name.starts_with("grad.")).count();
     assert_eq!(gradients.len(), expected);
@@ -142,7 +142,7 @@ fn training_matches(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     for step in 0..config.optimizer.total_steps {
         let metrics = trainer.step(&batch(&config, step)).unwrap();
         close("loss", f64::from(metrics.loss), golden["losses"][step as usize]);
-        close("norm", f64::from(metrics.norm), golden["norms"][step as usize]);
+        close("norm", f64::from(metrics.grad_norm), golden["norms"][step as usize]);
     }
     let state = trainer.state();
     for parameter in state.trained_parameters() {

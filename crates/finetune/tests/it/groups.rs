@@ -10,7 +10,11 @@ use retrograph_runtime::Ranks;
 
 fn short(join: u64, silence: u64) -> GroupOptions {
     let millis = Duration::from_millis;
-    GroupOptions { join: millis(join), silence: millis(silence), ..GroupOptions::default() }
+    GroupOptions {
+        join_timeout: millis(join),
+        heartbeat_timeout: millis(silence),
+        ..GroupOptions::default()
+    }
 }
 
 fn coordinator(count: usize, options: GroupOptions) -> Coordinator {
@@ -23,7 +27,7 @@ fn join(
     run: &str,
 ) -> Result<ProcessGroup, GroupError> {
     let options = GroupOptions::default();
-    ProcessGroup::join(coordinator.address(), Ranks { rank, count }, run, options)
+    ProcessGroup::join(coordinator.address(), Ranks { rank, world_size: count }, run, options)
 }
 
 /// Waits until the failure of a rank is known.
@@ -59,7 +63,7 @@ fn what_the_first_rank_shares_reaches_all_in_order() {
             scope.spawn(move || {
                 let group = join(coordinator, (rank, 3), "run").unwrap();
                 for number in 0..50 {
-                    let text = group.share(|| Ok(format!("text {number} of {rank}"))).unwrap();
+                    let text = group.broadcast(|| Ok(format!("text {number} of {rank}"))).unwrap();
                     assert_eq!(text, format!("text {number} of 0"));
                 }
                 group.leave();
@@ -117,7 +121,7 @@ fn a_coordinator_that_is_not_there_is_named_with_its_address() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let ranks = Ranks { rank: 1, count: 2 };
+    let ranks = Ranks { rank: 1, world_size: 2 };
     let error = ProcessGroup::join(address, ranks, "run", short(300, 8000)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("rank 1 cannot reach") && text.contains(&address.to_string()), "{text}");
@@ -137,14 +141,15 @@ impl std::net::ToSocketAddrs for Nowhere {
 
 #[test]
 fn a_name_that_cannot_be_resolved_is_not_tried_for_long() {
-    let ranks = Ranks { rank: 1, count: 2 };
-    let options = GroupOptions { resolve: Duration::from_millis(150), ..GroupOptions::default() };
+    let ranks = Ranks { rank: 1, world_size: 2 };
+    let options =
+        GroupOptions { resolve_timeout: Duration::from_millis(150), ..GroupOptions::default() };
     let error = ProcessGroup::join(Nowhere, ranks, "run", options).unwrap_err();
     let GroupError::Unresolved { rank: 1, address, reason, waited } = &error else {
         panic!("{error}")
     };
     assert_eq!((address.as_str(), reason.as_str()), ("Nowhere", "no such host"));
-    assert!(*waited > options.resolve, "a name server may fail for a moment");
+    assert!(*waited > options.resolve_timeout, "a name server may fail for a moment");
 }
 
 #[test]

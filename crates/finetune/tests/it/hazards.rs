@@ -126,22 +126,23 @@ fn sequence_lengths_do_not_mix() {
 #[test]
 fn clipping_is_global() {
     use retrograph_finetune::checkpoint::{StatePart, StateReader};
-    use retrograph_finetune::model::GradientHome;
+    use retrograph_finetune::model::GradientOwner;
     let device = device();
     let mut config = config(Mode::Full, 5);
     config.optimizer.max_norm = 0.01;
-    let options = TrainerOptions { step: GradientHome::External.into(), ..options(Policy::Manual) };
+    let options =
+        TrainerOptions { step: GradientOwner::External.into(), ..options(Policy::Manual) };
     let mut graph = trainer(&device, &config, options);
     let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
     let metrics = graph.step(&batch).unwrap();
-    assert!(metrics.norm > 0.1, "{metrics:?}");
+    assert!(metrics.grad_norm > 0.1, "{metrics:?}");
     let norm = |all: &[f32]| all.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
     let gradients = graph.gradients().unwrap();
     let all: Vec<f32> = gradients.into_iter().flat_map(|(_, gradient)| gradient).collect();
-    assert!((norm(&all) - f64::from(metrics.norm)).abs() < 1e-5, "{metrics:?}");
+    assert!((norm(&all) - f64::from(metrics.grad_norm)).abs() < 1e-5, "{metrics:?}");
     let mut state = graph.state().reader(graph.stream());
     let count = graph.state().trained_parameters().len();
-    let first = (0..count).flat_map(|index| state.read(index, StatePart::First).unwrap());
+    let first = (0..count).flat_map(|index| state.read(index, StatePart::ExpAvg).unwrap());
     // The first moments were 0 before.
     let clipped = norm(&first.collect::<Vec<_>>()) / (1.0 - config.optimizer.beta1);
     assert!((clipped - 0.01).abs() < 1e-6, "{clipped}");
@@ -167,7 +168,7 @@ fn eps_is_the_same_forward_and_backward() {
             values
         };
         let options = TrainerOptions {
-            step: retrograph_finetune::model::GradientHome::External.into(),
+            step: retrograph_finetune::model::GradientOwner::External.into(),
             ..options(Policy::Manual)
         };
         let plan = Plan::new(&config, options).unwrap();

@@ -171,7 +171,7 @@ fn the_memory_for_it_is_planned() {
     });
     let trainer = trainer.unwrap();
     let _evaluator = Evaluator::of(&trainer).unwrap();
-    let taken = before.get() - trainer.context().memory().unwrap().0;
+    let taken = before.get() - trainer.context().mem_get_info().unwrap().0;
     assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
     assert!(planned <= taken + (6 << 20), "{taken} bytes were taken, and {planned} planned");
 }

@@ -153,7 +153,7 @@ fn qwen3_in_f16_is_trained_from_two_files() {
         head_dim: Some(10),
         qkv_bias: false,
         qk_norm: true,
-        tied: false,
+        tie_word_embeddings: false,
         ..config(LORA).model
     };
     let tensors = tensors(&model, Dtype::F16);
@@ -169,7 +169,12 @@ fn qwen3_in_f16_is_trained_from_two_files() {
 
 #[test]
 fn llama_3_in_f32_is_trained_with_its_scaled_frequencies() {
-    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    let scaling = RopeScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 1.0,
+        high_freq_factor: 4.0,
+        original_max_position_embeddings: 27.0,
+    };
     let model = ModelConfig {
         qkv_bias: false,
         rope_theta: 20.0,
@@ -276,9 +281,12 @@ fn scalings_by_length_are_read_with_their_contexts() {
     let folder = directory(&with(qwen2(), phi), &tensors(&model, Dtype::F32));
     let opened = ModelDirectory::open(folder.path()).unwrap();
     let Some(RopeScaling::LongRope(long)) = opened.config().rope_scaling else { panic!() };
-    assert_eq!((long.short.as_slice(), long.long.as_slice()), (&[1.0, 1.5][..], &[2.0, 8.0][..]));
-    assert!((long.attention - 2f64.sqrt()).abs() < 1e-15);
-    assert_eq!(long.original, 64.0);
+    assert_eq!(
+        (long.short_factor.as_slice(), long.long_factor.as_slice()),
+        (&[1.0, 1.5][..], &[2.0, 8.0][..])
+    );
+    assert!((long.attention_factor - 2f64.sqrt()).abs() < 1e-15);
+    assert_eq!(long.original_max_position_embeddings, 64.0);
     assert_eq!(ModelConfig { rope_scaling: None, ..*opened.config() }, model);
 
     let dynamic = json!({
@@ -288,7 +296,7 @@ fn scalings_by_length_are_read_with_their_contexts() {
     let plain = ModelConfig { qkv_bias: false, ..config(LORA).model };
     let folder = directory(&with(qwen2(), dynamic), &tensors(&plain, Dtype::F32));
     let opened = ModelDirectory::open(folder.path()).unwrap();
-    assert_eq!(opened.positions(), Some(192));
+    assert_eq!(opened.max_position_embeddings(), Some(192));
     opened.require_seq(192).unwrap();
     assert!(opened.require_seq(193).is_err());
 }
@@ -443,8 +451,8 @@ fn a_resumed_run_needs_the_model_that_it_started_from() {
     let mut resumed = plan().start(&device.modules(), source, &mut |_| ()).unwrap();
     let found = resumed.step(&batch(&config, 1)).unwrap();
     assert_eq!(
-        (found.loss.to_bits(), found.norm.to_bits()),
-        (expected.loss.to_bits(), expected.norm.to_bits(),)
+        (found.loss.to_bits(), found.grad_norm.to_bits()),
+        (expected.loss.to_bits(), expected.grad_norm.to_bits(),)
     );
 }
 

@@ -1,6 +1,6 @@
 //! Ignored targets do not change loss and gradients.
 
-use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::model::GradientOwner;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Batch, IGNORED_TARGET, Mode, Plan, Source, StepMetrics, TrainerOptions, TrainingConfig,
@@ -12,7 +12,7 @@ use crate::golden::{batch, config, distance, weights};
 /// Loss, norm and gradients of a step of the golden model on `batch`.
 fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
     let options =
-        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);
@@ -40,7 +40,7 @@ fn a_sequence_without_targets_changes_neither_loss_nor_gradients() {
     let (found, with_more) = step(&unclipped(2), &two);
     let close = |a: f32, b: f32| (a - b).abs() <= 1e-6 * b.abs();
     assert!(close(found.loss, expected.loss), "{found:?} and {expected:?}");
-    assert!(close(found.norm, expected.norm), "{found:?} and {expected:?}");
+    assert!(close(found.grad_norm, expected.grad_norm), "{found:?} and {expected:?}");
     for ((name, found), (_, expected)) in with_more.iter().zip(&gradients) {
         let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
         let error = distance(found, &expected);
@@ -73,6 +73,6 @@ fn without_targets_there_is_no_loss_and_no_gradient() {
     let mut batch = batch(&config, 0);
     batch.targets.fill(IGNORED_TARGET);
     let (metrics, gradients) = step(&config, &batch);
-    assert_eq!((metrics.loss, metrics.norm), (0.0, 0.0));
+    assert_eq!((metrics.loss, metrics.grad_norm), (0.0, 0.0));
     assert!(gradients.iter().all(|(_, gradient)| gradient.iter().all(|value| *value == 0.0)));
 }

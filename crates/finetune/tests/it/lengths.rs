@@ -127,6 +127,6 @@ fn the_memory_of_shorter_steps_is_planned() {
     let mut trainer = trainer.unwrap();
     let all = train(&mut trainer, &examples(3), 12);
     assert!(all.len() > 1, "{all:?}");
-    let taken = before.get() - trainer.context().memory().unwrap().0;
+    let taken = before.get() - trainer.context().mem_get_info().unwrap().0;
     assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
 }

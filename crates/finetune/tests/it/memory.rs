@@ -7,7 +7,7 @@ use retrograph_finetune::{
 };
 
 use retrograph_runtime::memory::{GRAPH_NODE_BYTES, PAGE_BYTES};
-use retrograph_runtime::{DriverShare, Policy, Reuse};
+use retrograph_runtime::{DriverOverhead, Policy, Reuse};
 
 use crate::device::simulated;
 use crate::models::{LORA, config, train, trainer};
@@ -58,7 +58,7 @@ fn the_plan_is_close_to_what_the_run_takes() {
             }
         });
         let trainer = trainer.unwrap();
-        let taken = before.get() - trainer.context().memory().unwrap().0;
+        let taken = before.get() - trainer.context().mem_get_info().unwrap().0;
         assert!(taken <= planned, "{taken} bytes were taken, and {planned} planned");
         assert!(planned <= taken + (3 << 20), "{taken} bytes were taken, and {planned} planned");
     }
@@ -76,7 +76,7 @@ fn a_run_reports_planned_and_used_memory() {
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 2);
         let found = trainer.memory_use().unwrap();
-        assert_eq!(found.driver_bytes, DriverShare::default());
+        assert_eq!(found.driver_bytes, DriverOverhead::default());
         assert_eq!(found.planned_bytes, found.allocated_bytes);
         assert!(found.measured_bytes <= found.planned_bytes, "{found:?}");
         // Each program has a page for small buffers.

@@ -1,7 +1,7 @@
 //! Fused attention in training: the head sizes it supports; equal steps in both precisions, with
 //! recomputed layers and with micro-batches.
 
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Mode, ModelConfig, Plan, Precision, Source, TrainerOptions, TrainingConfig,
@@ -84,7 +84,7 @@ fn sequences_are_as_long_as_activations_allow() {
 /// The gradients by name, of one step without clipping.
 fn gradients(mut config: TrainingConfig, step: StepOptions) -> Vec<(String, Vec<f32>)> {
     config.optimizer.max_norm = f32::MAX;
-    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let step = StepOptions { gradients: GradientOwner::External, ..step };
     let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

@@ -35,7 +35,7 @@ pub(crate) const NAN_TOKEN: u32 = 255;
 /// A run of LoRA on a model for [`values_with_nan`]: its output projection is not tied,
 /// and no checkpoint has its embeddings.
 pub(crate) fn config_with_nan(config: TrainingConfig) -> TrainingConfig {
-    let model = ModelConfig { tied: false, ..config.model };
+    let model = ModelConfig { tie_word_embeddings: false, ..config.model };
     TrainingConfig { model, mode: LORA, ..config }
 }
 

@@ -1,7 +1,7 @@
 //! Packed batches: each document has the same losses and gradients as alone.
 
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
-use retrograph_finetune::model::{GradientHome, LossPass, StepOptions};
+use retrograph_finetune::model::{GradientOwner, LossPass, StepOptions};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Batch, Data, DataError, Device, Error, Evaluator, IGNORED_TARGET, Mode, Plan, Precision,
@@ -45,7 +45,7 @@ fn start(config: &TrainingConfig, step: StepOptions) -> Trainer {
 }
 
 fn start_on(device: &Device, config: &TrainingConfig, step: StepOptions) -> Trainer {
-    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let step = StepOptions { gradients: GradientOwner::External, ..step };
     let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(config, options).unwrap();
@@ -135,7 +135,7 @@ fn changing_a_neighbour_changes_no_bit() {
             let metrics = trainer.step(&documents(&config, others)).unwrap();
             let gradients = trainer.gradients().unwrap();
             let bits = gradients.into_iter().flat_map(|(_, gradient)| gradient).map(f32::to_bits);
-            (metrics.loss.to_bits(), metrics.norm.to_bits(), bits.collect::<Vec<_>>())
+            (metrics.loss.to_bits(), metrics.grad_norm.to_bits(), bits.collect::<Vec<_>>())
         };
         let (first, second) = (step(5), step(77));
         assert_eq!((first.0, first.1), (second.0, second.1), "loss and norm, {precision}");

@@ -1,7 +1,7 @@
 //! Compares split-K products with PyTorch: an MLP padded with zeros computes the same as the narrow
 //! MLP, so the golden values apply to both.
 
-use retrograph_finetune::model::{GradientHome, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, TrainerOptions};
 use retrograph_kernels::ops::SPLIT_K_SUM;
@@ -32,7 +32,7 @@ fn split_contractions_match_pytorch() {
     let narrow = std::mem::replace(&mut config.model.intermediate, WIDE);
     let sizes = [narrow, config.model.hidden];
     config.optimizer.max_norm = f32::MAX;
-    let step = StepPass::new(&config, GradientHome::External.into()).unwrap();
+    let step = StepPass::new(&config, GradientOwner::External.into()).unwrap();
     let split = |operation: &&Operation| {
         let OperationKind::Launch(launch) = operation.kind() else { return false };
         launch.kernel() == &SPLIT_K_SUM
@@ -50,13 +50,13 @@ fn split_contractions_match_pytorch() {
         Ok(wide)
     };
     let options =
-        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap();
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
     let metrics = trainer.step(&batch(&config, 0)).unwrap();
     close("loss", f64::from(metrics.loss), golden["losses"][0]);
-    close("norm", f64::from(metrics.norm), golden["norms"][0]);
+    close("norm", f64::from(metrics.grad_norm), golden["norms"][0]);
     for (name, wide) in trainer.gradients().unwrap() {
         let expected = &golden[&format!("grad.{name}")];
         let places = (0..expected.len()).map(|index| place(&name, sizes, index));

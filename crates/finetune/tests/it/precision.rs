@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_driver_sim::Config;
 use retrograph_finetune::checkpoint::Header;
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
     Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, ModelConfig, Plan,
@@ -119,7 +119,7 @@ fn gradients_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
     // What is added, and what the caller reads, is f32.
     let added = StepOptions { micro_batch: Some(4), ..whole };
     assert_eq!(dtype(added, "0.mlp.down_proj.weight"), DType::F32);
-    assert_eq!(dtype(GradientHome::External.into(), "0.mlp.down_proj.weight"), DType::F32);
+    assert_eq!(dtype(GradientOwner::External.into(), "0.mlp.down_proj.weight"), DType::F32);
     let single = TrainingConfig { precision: Precision::F32.bf16_gradients(), ..config(half) };
     let error = StepPass::new(&single, whole).unwrap_err();
     assert!(matches!(error, Error::InvalidConfig { field: "gradients", .. }), "{error}");
@@ -134,7 +134,7 @@ fn large(mode: Mode, precision: Precision) -> TrainingConfig {
 
 /// The gradients of the first step.
 fn gradients(config: &TrainingConfig, micro_batch: Option<usize>) -> Vec<(String, Vec<f32>)> {
-    let step = GradientHome::External.into();
+    let step = GradientOwner::External.into();
     let step = StepOptions { micro_batch, ..step };
     let options = TrainerOptions { step, ..TrainerOptions::default() };
     let mut trainer = trainer(config, options, &mut |p| Ok(weights(p)));
@@ -183,7 +183,7 @@ fn fused_products_keep_the_loss_and_the_gradients() {
         (wide(nf4(lora(LoraTargets::ALL)), 1, 1, 64), [1, 0, 1]),
     ] {
         let run = |fuse_from| {
-            let step = StepOptions { fuse_from, ..GradientHome::External.into() };
+            let step = StepOptions { fuse_from, ..GradientOwner::External.into() };
             let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
@@ -367,7 +367,7 @@ fn gradients_of_lora_over_nf4_are_those_of_a_reference_over_its_values() {
     for (precision, allowed) in [(NESTED, 1e-4), (Precision::BF16.nf4(true), 0.05)] {
         let config = TrainingConfig { precision, ..config };
         let options =
-            TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+            TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         trainer.step(&batch).unwrap();
         for (name, gradient) in trainer.gradients().unwrap() {
@@ -438,10 +438,10 @@ fn weights_take_the_planned_bytes() {
         let model = Preset::Tiny.model();
         let config = TrainingConfig { precision, model, ..models::config(mode, 1) };
         let modules = device.modules();
-        let before = modules.context().memory().unwrap().0;
+        let before = modules.context().mem_get_info().unwrap().0;
         let options = TrainerOptions { verify: mode.is_full(), ..TrainerOptions::default() };
         let trainer = models::trainer(&device, &config, options);
-        let taken = before - modules.context().memory().unwrap().0;
+        let taken = before - modules.context().mem_get_info().unwrap().0;
         let plan = Plan::new(&config, options).unwrap();
         let planned = plan.memory().least();
         assert!(taken <= planned, "{taken} bytes are taken, and {planned} were planned");

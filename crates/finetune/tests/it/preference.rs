@@ -5,10 +5,10 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::data::{IGNORED_TARGET, read_preferences};
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::{
-    Batch, Data, DataFile, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig,
-    Run, Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, DataFile, DpoConfig, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, Run,
+    Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
 use serde_json::json;
 
@@ -23,7 +23,7 @@ const SEQUENCES: usize = 4;
 const SEQ: usize = 11;
 const STEPS: usize = 10;
 
-const PREFERENCE: PreferenceConfig = PreferenceConfig { beta: 0.3, label_smoothing: 0.1 };
+const PREFERENCE: DpoConfig = DpoConfig { beta: 0.3, label_smoothing: 0.1 };
 
 fn golden() -> std::collections::BTreeMap<String, Vec<f64>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -57,7 +57,7 @@ fn loss_rewards_and_gradients_are_those_of_trl() {
         StepOptions { micro_batch: Some(2), ..StepOptions::default() },
         StepOptions { interleave: Some(2), recompute: true, ..StepOptions::default() },
     ] {
-        let mut trainer = start(StepOptions { gradients: GradientHome::External, ..step }, false);
+        let mut trainer = start(StepOptions { gradients: GradientOwner::External, ..step }, false);
         let metrics = trainer.step(&batch(&golden, 0)).unwrap();
         close("loss", f64::from(metrics.loss), golden["loss"][0]);
         let rewards = &golden["rewards"];
@@ -93,7 +93,7 @@ fn training_follows_trl_and_replays_have_the_bits_of_eager_steps() {
     assert_eq!(trainer.verified_steps(), STEPS as u64);
 }
 
-fn step_pass(config: &TrainingConfig, preference: PreferenceConfig) -> Result<(), String> {
+fn step_pass(config: &TrainingConfig, preference: DpoConfig) -> Result<(), String> {
     let options = StepOptions { preference: Some(preference), ..StepOptions::default() };
     StepPass::new(config, options).map(|_| ()).map_err(|error| error.to_string())
 }
@@ -101,13 +101,13 @@ fn step_pass(config: &TrainingConfig, preference: PreferenceConfig) -> Result<()
 #[test]
 fn only_an_adapter_is_trained_by_pairs() {
     let error = |mode, preference| step_pass(&config(mode, 2), preference).unwrap_err();
-    let dpo = PreferenceConfig::new(0.1);
+    let dpo = DpoConfig::new(0.1);
     assert!(error(Mode::Full, dpo).contains("mode is full"));
     let norms = Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(2, 4.0) });
     assert!(error(norms, dpo).contains("lora without norms"));
     let lora = Mode::Lora(LoraConfig { norms: false, ..LORA.lora().unwrap() });
-    assert!(error(lora, PreferenceConfig::new(0.0)).contains("beta is 0"));
-    let wrong = PreferenceConfig { label_smoothing: 0.5, ..dpo };
+    assert!(error(lora, DpoConfig::new(0.0)).contains("beta is 0"));
+    let wrong = DpoConfig { label_smoothing: 0.5, ..dpo };
     assert!(error(lora, wrong).contains("label_smoothing is 0.5"));
     let odd = TrainingConfig { batch: 3, ..config(lora, 2) };
     assert!(step_pass(&odd, dpo).unwrap_err().contains("even"));
@@ -143,7 +143,7 @@ fn a_prompt_is_shared_and_answers_are_learned() {
     });
     assert_eq!(marked(&place, &whole).unwrap(), pair);
 
-    for (line, why) in [
+    for (line, reason) in [
         (json!({ "prompt": "a", "chosen": "b" }), "no `chosen` or no `rejected`"),
         (json!({ "prompt": "a", "chosen": "b", "rejected": [] }), "must all be texts"),
         (json!({ "chosen": [good], "rejected": [bad] }), "no common prompt messages"),
@@ -151,7 +151,7 @@ fn a_prompt_is_shared_and_answers_are_learned() {
         (json!({ "prompt": [user], "chosen": [again], "rejected": [bad] }), "no assistant message"),
     ] {
         let error = marked(&place, &line).unwrap_err();
-        assert!(error.contains(why), "`{why}` is not in: {error}");
+        assert!(error.contains(reason), "`{reason}` is not in: {error}");
         let forms = "object with `chosen` and `rejected`, both texts";
         assert!(error.contains(forms), "`{forms}` is not in: {error}");
     }
@@ -196,7 +196,7 @@ fn pairs_are_trained_and_held_out() {
 fn losses_fall(lora: LoraConfig, (training, held_out): (&Data, &Data)) {
     let mut config = TrainingConfig { batch: 4, seq: 8, ..config(Mode::Lora(lora), 12) };
     config.optimizer.peak_lr = 0.01;
-    let preference = Some(PreferenceConfig::new(0.5));
+    let preference = Some(DpoConfig::new(0.5));
     let step = StepOptions { preference, ..StepOptions::default() };
     let options = TrainerOptions { step, ..TrainerOptions::default() };
     let plan = Plan::new(&config, options).unwrap().with_held_out().unwrap();

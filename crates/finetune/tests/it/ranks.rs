@@ -83,7 +83,7 @@ impl Setup {
             let start = |rank| {
                 let (body, gpus) = (&body, gpus.as_ref());
                 scope.spawn(move || {
-                    let ranks = Ranks { rank, count: self.count };
+                    let ranks = Ranks { rank, world_size: self.count };
                     let group = ProcessGroup::join(address, ranks, "a test", self.options).unwrap();
                     let (device, nccl) = match gpus {
                         Some(nccl) => {

@@ -1,7 +1,7 @@
 //! Steps that take less memory: recomputed layers give the same bits, and micro-batches the same
 //! gradients up to rounding.
 
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Batch, Device, Error, LoraConfig, LoraTargets, Mode, Plan, Source, TrainerOptions,
@@ -40,7 +40,7 @@ pub(crate) fn gradients(
     step: StepOptions,
 ) -> (f32, Vec<(String, Vec<f32>)>) {
     config.optimizer.max_norm = f32::MAX;
-    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let step = StepOptions { gradients: GradientOwner::External, ..step };
     let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
     // From the seed, one of each pair of matrices would be zero.
     let mut values = |parameter: &Parameter| Ok(weights(parameter));

@@ -1,10 +1,10 @@
-//! f32 steps of many rows, whose products read operands that were split into f16 parts before.
+//! f32 steps of many rows, whose products read operands that were split into f16 terms before.
 
 use std::collections::BTreeSet;
 
 use half::bf16;
 use retrograph_driver_sim::Config;
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
     Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Preset, Source,
@@ -30,7 +30,7 @@ fn large(mode: Mode) -> TrainingConfig {
     config
 }
 
-/// The same with heads of 64 elements in LoRA steps, so that their attention reads parts.
+/// The same with heads of 64 elements in LoRA steps, so that their attention reads terms.
 fn with_wide_heads(mode: Mode) -> TrainingConfig {
     let mut config = large(mode);
     if config.mode.lora().is_some() {
@@ -63,7 +63,7 @@ fn of_launches<T>(
 }
 
 #[test]
-fn attention_of_many_rows_reads_parts() {
+fn attention_of_many_rows_reads_terms() {
     let hopper = SmTarget::for_device(9, 0).unwrap();
     let entries = |step| {
         let entries =
@@ -103,7 +103,7 @@ fn split_operands_are_multiplied_with_split_k_if_tiles_are_few() {
 #[test]
 fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_themselves() {
     let gradients = |config: &TrainingConfig, step: StepOptions| {
-        let step = StepOptions { gradients: GradientHome::External, ..step };
+        let step = StepOptions { gradients: GradientOwner::External, ..step };
         let options = TrainerOptions { step, ..TrainerOptions::default() };
         let mut trainer = trainer(config, options, &mut |p| Ok(weights(p)));
         let loss = trainer.step(&golden::batch(config, 0)).unwrap().loss;
@@ -194,7 +194,7 @@ fn copied(f16_copies: F16Copies) -> TrainingConfig {
     config
 }
 
-/// The low parts that one part leaves out are 0.
+/// The low terms that one term leaves out are 0.
 #[test]
 fn frozen_weights_are_split_once_and_give_the_same_bits() {
     let losses = |f16_copies, weights: fn(&Parameter) -> Vec<f32>| {
@@ -206,20 +206,20 @@ fn frozen_weights_are_split_once_and_give_the_same_bits() {
         }
         trainer.losses().iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
     };
-    assert_eq!(losses(F16Copies::OnePart, rounded), losses(F16Copies::None, rounded));
-    assert_eq!(losses(F16Copies::TwoParts, weights), losses(F16Copies::None, weights));
+    assert_eq!(losses(F16Copies::OneTerm, rounded), losses(F16Copies::None, rounded));
+    assert_eq!(losses(F16Copies::TwoTerms, weights), losses(F16Copies::None, weights));
 
     let converts = |f16_copies| {
         let pass = StepPass::new(&copied(f16_copies), always()).unwrap().pass;
         pass.buffers().any(|(_, buffer)| buffer.name().starts_with("converted weights"))
     };
-    let found = [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts].map(converts);
+    let found = [F16Copies::None, F16Copies::OneTerm, F16Copies::TwoTerms].map(converts);
     assert_eq!(found, [true, false, false]);
 }
 
 /// A device with too little memory for f16 copies trains without them, with the same bits.
 #[test]
-fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
+fn copies_of_two_terms_are_left_out_where_they_do_not_fit() {
     // Nodes of a graph would take more memory than the weights of this model.
     let build = Policy::Eager.into();
     let options = TrainerOptions { build, step: always(), ..Default::default() };
@@ -230,7 +230,7 @@ fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
         config
     };
     let plan = |f16_copies| Plan::new(&config(f16_copies), options).unwrap();
-    let [with, without] = [F16Copies::TwoParts, F16Copies::None].map(|copies| {
+    let [with, without] = [F16Copies::TwoTerms, F16Copies::None].map(|copies| {
         let memory = *plan(copies).memory();
         (memory.least() + memory.driver.total(), memory.parameters)
     });
@@ -246,7 +246,7 @@ fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
             Stage::Fits(need, _) => planned = need.parameters,
             _ => {}
         };
-        let plan = plan(F16Copies::TwoParts);
+        let plan = plan(F16Copies::TwoTerms);
         let mut trainer = plan.start(&device.modules(), Source::Values(values), on).unwrap();
         assert_eq!((left_out, planned), (expected, with.1 - expected));
         losses.push(trainer.step(&golden::batch(&config(F16Copies::None), 0)).unwrap().loss);
@@ -257,12 +257,12 @@ fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
 #[test]
 fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
     let [lora, full] = modes();
-    for (f16_copies, parts) in [(F16Copies::OnePart, 1), (F16Copies::TwoParts, 2)] {
+    for (f16_copies, terms) in [(F16Copies::OneTerm, 1), (F16Copies::TwoTerms, 2)] {
         let stored = |rows: usize, mode: Mode, precision: Precision| {
             let precision = Precision { f16_copies, ..precision };
             let config = TrainingConfig { batch: 1, seq: rows, precision, ..large(mode) };
             let copied = |one: &Parameter| match one.storage {
-                Storage::F32WithF16 { parts, .. } => Some((one.name.clone(), parts)),
+                Storage::F32WithF16 { terms, .. } => Some((one.name.clone(), terms)),
                 _ => None,
             };
             config.parameters().iter().filter_map(copied).collect::<Vec<_>>()
@@ -270,7 +270,7 @@ fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
         let copied = stored(32, lora, Precision::F32);
         // Five matrices of each layer, and the output projection. k and v have 12 rows.
         assert_eq!(copied.len(), 5 * large(lora).model.layers + 1, "{copied:?}");
-        assert!(copied.iter().all(|(_, found)| *found == parts), "{copied:?}");
+        assert!(copied.iter().all(|(_, found)| *found == terms), "{copied:?}");
         for (rows, mode, precision) in [
             (31, lora, Precision::F32),
             (32, full, Precision::F32),
@@ -284,7 +284,7 @@ fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
 
 #[test]
 fn weights_of_more_bits_are_refused_by_name() {
-    let config = copied(F16Copies::OnePart);
+    let config = copied(F16Copies::OneTerm);
     let values = &mut |parameter: &Parameter| {
         let mut values = rounded(parameter);
         if parameter.name.ends_with("1.mlp.up_proj.weight") {

@@ -1,6 +1,6 @@
 //! The gradient norm of a step. Products that compute whole gradients also sum their squares.
 
-use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{EMBEDDING, Parameter};
 use retrograph_finetune::{Mode, Precision, TrainerOptions, TrainingConfig};
 use retrograph_kernels::Access;
@@ -11,12 +11,12 @@ use crate::precision::{config, trainer};
 /// A step of 64 rows, in bf16, with a tied or a separate output projection.
 fn bf16(tied: bool) -> TrainingConfig {
     let mut config = config(Mode::Full, Precision::BF16);
-    (config.batch, config.seq, config.model.tied) = (4, 16, tied);
+    (config.batch, config.seq, config.model.tie_word_embeddings) = (4, 16, tied);
     config
 }
 
 fn external(micro_batch: Option<usize>) -> StepOptions {
-    StepOptions { gradients: GradientHome::External, micro_batch, ..StepOptions::default() }
+    StepOptions { gradients: GradientOwner::External, micro_batch, ..StepOptions::default() }
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn the_norm_is_that_of_the_gradients() {
         let config = bf16(tied);
         let options = TrainerOptions { step: external(micro_batch), ..TrainerOptions::default() };
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
-        let norm = f64::from(trainer.step(&golden::batch(&config, 0)).unwrap().norm);
+        let norm = f64::from(trainer.step(&golden::batch(&config, 0)).unwrap().grad_norm);
         let all = trainer.gradients().unwrap();
         let squares = all.iter().flat_map(|(_, values)| values).map(|x| f64::from(*x).powi(2));
         let expected = squares.sum::<f64>().sqrt();

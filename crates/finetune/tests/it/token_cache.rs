@@ -127,8 +127,8 @@ fn a_damaged_file_is_built_again() {
     ] {
         fs::write(&tokens, damaged).unwrap();
         let found = read();
-        let CacheState::Rebuilt(why) = found.cache.unwrap().state else { panic!("{words}") };
-        assert!(why.contains(words), "`{words}` is not in: {why}");
+        let CacheState::Rebuilt(reason) = found.cache.unwrap().state else { panic!("{words}") };
+        assert!(reason.contains(words), "`{words}` is not in: {reason}");
         assert_eq!(taken(&found.training), whole);
         assert_eq!(read().cache.unwrap().state, CacheState::Reused);
     }

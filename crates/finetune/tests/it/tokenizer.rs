@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use retrograph_finetune::{Error, GenerationDefaults, HubError, Tokenizer};
+use retrograph_finetune::{Error, GenerationConfig, HubError, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ fn folder(tokenizer: &Value, settings: &Value) -> TempDir {
 fn text_becomes_tokens_and_tokens_text() {
     let folder = folder(&tokenizer(&SPECIAL), &chatml());
     let tokenizer = Tokenizer::open(folder.path()).unwrap();
-    let word = |word: &str| tokenizer.token(word).unwrap_or_else(|| panic!("no `{word}`"));
+    let word = |word: &str| tokenizer.token_to_id(word).unwrap_or_else(|| panic!("no `{word}`"));
     let text = "the cat → <|im_end|>";
     let tokens = tokenizer.encode(text).unwrap();
     assert_eq!(tokens[..2], [word("the"), word("Ġcat")]);
@@ -28,7 +28,7 @@ fn text_becomes_tokens_and_tokens_text() {
     assert_eq!(tokens.len(), 2 + 1 + 3 + 1 + 1);
     assert_eq!(tokens.last(), Some(&(PLAIN + 1)));
     assert_eq!(tokenizer.decode(&tokens), "the cat → ");
-    assert_eq!((tokenizer.start(), tokenizer.end()), (None, Some(PLAIN + 1)));
+    assert_eq!((tokenizer.added_bos(), tokenizer.eos()), (None, Some(PLAIN + 1)));
     assert_eq!((tokenizer.pad(), tokenizer.len()), (PLAIN + 2, PLAIN as usize + 3));
     assert!(!tokenizer.is_bytes());
 
@@ -59,7 +59,7 @@ fn the_files_decide_the_first_token_of_a_text() {
         let folder = folder(&inner, &settings);
         let tokenizer = Tokenizer::open(folder.path()).unwrap();
         assert_eq!(tokenizer.encode("a").unwrap().len(), 1, "nothing is put in front");
-        tokenizer.start()
+        tokenizer.added_bos()
     };
     let bos = json!({ "bos_token": "<s>" });
     let with = |add: bool| json!({ "bos_token": "<s>", "add_bos_token": add });
@@ -104,7 +104,7 @@ fn files_that_cannot_be_used_are_named() {
 fn the_end_token_of_the_tokenizer_is_the_default() {
     let folder = folder(&tokenizer(&SPECIAL), &chatml());
     let tokenizer = Tokenizer::open(folder.path()).unwrap();
-    let eos = || GenerationDefaults::open(folder.path(), &tokenizer).unwrap().eos;
+    let eos = || GenerationConfig::open(folder.path(), &tokenizer).unwrap().eos;
     assert_eq!(eos(), [PLAIN + 1]);
     fs::write(folder.path().join("config.json"), r#"{ "eos_token_id": 5 }"#).unwrap();
     assert_eq!(eos(), [5]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::model::{ForwardPass, GradientHome};
+use retrograph_finetune::model::{ForwardPass, GradientOwner};
 use retrograph_finetune::{
     Adapter, Batch, Device, GenerationPlan, GeneratorOptions, LrSchedule, Mode, ModelDirectory,
     OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
@@ -57,7 +57,7 @@ fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Tr
     if keep_gradients {
         // The kernels at the end of the step then leave the gradients in place.
         config.optimizer.max_norm = f32::MAX;
-        options.step = GradientHome::External.into();
+        options.step = GradientOwner::External.into();
     }
     let plan = Plan::new(&config, options).unwrap().with_base(base).unwrap();
     let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);
@@ -69,7 +69,7 @@ pub(crate) fn adapted(name: &str, batch: usize, options: TrainerOptions) -> Trai
     let base = ModelDirectory::open(&folder(name)).unwrap();
     let mut adapter = Adapter::open(&folder(name).join("adapter")).unwrap();
     let mut config = TrainingConfig { batch, ..config(&base, Mode::Lora(adapter.lora())) };
-    if options.step.gradients == GradientHome::External {
+    if options.step.gradients == GradientOwner::External {
         config.optimizer.max_norm = f32::MAX;
     }
     let plan = Plan::new(&config, options).unwrap().with_base(base).unwrap();
@@ -189,7 +189,7 @@ fn training_matches(name: &str) {
     for step in 0..STEPS as usize {
         let metrics = trainer.step(&batch(&golden, step)).unwrap();
         close("loss", f64::from(metrics.loss), golden["losses"][step]);
-        let (found, expected) = (f64::from(metrics.norm), golden["norms"][step]);
+        let (found, expected) = (f64::from(metrics.grad_norm), golden["norms"][step]);
         let error = (found - expected).abs() / expected;
         assert!(error <= NORM_TOLERANCE, "step {step}: norm {found}, expected {expected}");
     }

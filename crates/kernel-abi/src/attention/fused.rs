@@ -33,24 +33,24 @@ parameters! {
         head_dim: u32,
         /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map;
-        /// null without parts.
-        q_parts: pointer<F16>,
+        /// `[2, batch, seq, heads, head_dim]`: both terms of the split q, read through its map;
+        /// null without terms.
+        q_terms: pointer<F16>,
         /// The same of the keys.
-        k_parts: pointer<F16>,
+        k_terms: pointer<F16>,
         /// The same of the values.
-        v_parts: pointer<F16>,
-        /// `[batch × seq]`: the scales of the rows of the split q, read; null without parts.
+        v_terms: pointer<F16>,
+        /// `[batch × seq]`: the scales of the rows of the split q, read; null without terms.
         q_scales: pointer<f32>,
         /// The same of the keys.
         k_scales: pointer<f32>,
         /// The same of the values.
         v_scales: pointer<f32>,
-        /// The map of q, or of its parts, for entries that copy by TMA.
+        /// The map of q, or of its terms, for entries that copy by TMA.
         q_map: tensor_map,
-        /// The map of the keys, or of their parts, for entries that copy by TMA.
+        /// The map of the keys, or of their terms, for entries that copy by TMA.
         k_map: tensor_map,
-        /// The map of the values, or of their parts, for entries that copy by TMA.
+        /// The map of the values, or of their terms, for entries that copy by TMA.
         v_map: tensor_map,
     }
 }
@@ -126,16 +126,16 @@ parameters! {
         splits: u32,
         /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map;
-        /// null without parts.
-        q_parts: pointer<F16>,
+        /// `[2, batch, seq, heads, head_dim]`: both terms of the split q, read through its map;
+        /// null without terms.
+        q_terms: pointer<F16>,
         /// The same of the keys.
-        k_parts: pointer<F16>,
+        k_terms: pointer<F16>,
         /// The same of the values.
-        v_parts: pointer<F16>,
+        v_terms: pointer<F16>,
         /// The same of `grad_out`.
-        grad_out_parts: pointer<F16>,
-        /// `[batch × seq]`: the scales of the rows of the split q, read; null without parts.
+        grad_out_terms: pointer<F16>,
+        /// `[batch × seq]`: the scales of the rows of the split q, read; null without terms.
         q_scales: pointer<f32>,
         /// The same of the keys.
         k_scales: pointer<f32>,
@@ -143,13 +143,13 @@ parameters! {
         v_scales: pointer<f32>,
         /// The same of `grad_out`.
         grad_out_scales: pointer<f32>,
-        /// The map of q, or of its parts, for entries that copy by TMA.
+        /// The map of q, or of its terms, for entries that copy by TMA.
         q_map: tensor_map,
-        /// The map of the keys, or of their parts, for entries that copy by TMA.
+        /// The map of the keys, or of their terms, for entries that copy by TMA.
         k_map: tensor_map,
-        /// The map of the values, or of their parts, for entries that copy by TMA.
+        /// The map of the values, or of their terms, for entries that copy by TMA.
         v_map: tensor_map,
-        /// The map of `grad_out`, or of its parts, for entries that copy by TMA.
+        /// The map of `grad_out`, or of its terms, for entries that copy by TMA.
         grad_out_map: tensor_map,
     }
 }
@@ -240,7 +240,7 @@ macro_rules! flash_attention {
 }
 
 flash_attention! {
-    /// f32 operands. `wgmma` entries read them split into f16 parts.
+    /// f32 operands. `wgmma` entries read them split into f16 terms.
     FLASH_ATTENTION_F32 = "flash_attention_f32", F32;
     /// bf16 operands.
     FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16;

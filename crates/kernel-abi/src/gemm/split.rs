@@ -1,4 +1,4 @@
-//! f32 matrices split into hi and lo parts of f16, and the parameters of their products.
+//! f32 matrices split into hi and lo terms of f16, and the parameters of their products.
 //!
 //! Row i of a split matrix is `scale[i] · (hi[i] + lo[i])`: `hi` is the row divided by its scale
 //! and rounded to f16, and `lo` is the remainder rounded to f16. The scale is a power of two. It
@@ -11,8 +11,8 @@
 use crate::parameters::parameters;
 use crate::{F16, Signature};
 
-/// The maximum number of parts of a split matrix: the hi plane, followed by the lo plane.
-pub const SPLIT_PARTS: u32 = 2;
+/// The maximum number of terms of a split matrix: the hi plane, followed by the lo plane.
+pub const SPLIT_MAX_TERMS: u32 = 2;
 
 parameters! {
     /// The parameters of [`SPLIT`].
@@ -21,17 +21,17 @@ parameters! {
         x: pointer<f32>,
         /// `columns` powers of two by which the columns are multiplied before the split, read, or
         /// null.
-        factors: pointer<f32>,
-        /// `count × rows × columns` elements, written: hi, then lo.
-        parts: pointer<F16>,
+        column_scales: pointer<f32>,
+        /// `term_count × rows × columns` elements, written: hi, then lo.
+        terms: pointer<F16>,
         /// `rows` scales, written.
         scales: pointer<f32>,
         /// Number of rows.
         rows: u32,
         /// Elements of a row, a multiple of 8.
         columns: u32,
-        /// Parts that are written: 2, or 1 for hi alone.
-        count: u32,
+        /// Terms that are written: 2, or 1 for hi alone.
+        term_count: u32,
     }
 }
 
@@ -45,7 +45,7 @@ parameters! {
         /// `silu(gate) · up`, written, or null.
         out: pointer<f32>,
         /// `2 × rows × columns` elements, written: hi, then lo.
-        parts: pointer<F16>,
+        terms: pointer<F16>,
         /// `rows` scales, written.
         scales: pointer<f32>,
         /// Number of rows.
@@ -66,17 +66,17 @@ parameters! {
         grad_out: pointer<f32>,
         /// `columns` powers of two by which the columns of the gradient of gate are multiplied
         /// before the split, read, or null.
-        gate_factors: pointer<f32>,
+        gate_column_scales: pointer<f32>,
         /// The same for up.
-        up_factors: pointer<f32>,
+        up_column_scales: pointer<f32>,
         /// Written, or null.
         grad_gate: pointer<f32>,
         /// Written, or null.
         grad_up: pointer<f32>,
         /// `2 × rows × columns` elements, written: hi, then lo.
-        gate_parts: pointer<F16>,
+        gate_terms: pointer<F16>,
         /// The same for up.
-        up_parts: pointer<F16>,
+        up_terms: pointer<F16>,
         /// `rows` scales, written.
         gate_scales: pointer<f32>,
         /// The same for up.
@@ -95,10 +95,10 @@ parameters! {
         a_scales: pointer<f32>,
         /// `n` scales of the columns of b in the layout [`Nt`](super::Layout::Nt). Null in
         /// [`Nn`](super::Layout::Nn): there the scales of b run along the contraction, and a was
-        /// split with them as column factors.
+        /// split with them as column scales.
         b_scales: pointer<f32>,
-        /// Parts of b: 2, or 1 if lo is 0. a has 2.
-        b_parts: u32,
+        /// Terms of b: 2, or 1 if lo is 0. a has 2.
+        b_term_count: u32,
     }
 }
 

@@ -236,7 +236,7 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     MULTISTAGE_BF16[10],
 ];
 
-/// Tiles of products of split operands. A stage holds both parts of each operand. Targets without
+/// Tiles of products of split operands. A stage holds both terms of each operand. Targets without
 /// `wgmma` use the last tile.
 pub const SPLIT_F16: [TileConfig; 6] = [
     TileConfig::clustered([128, 128], 3),

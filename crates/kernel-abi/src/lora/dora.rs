@@ -1,4 +1,4 @@
-//! DoRA: the row norms of updated weights, and the column factors computed from them.
+//! DoRA: the row norms of updated weights, and the column scales computed from them.
 
 use crate::parameters::parameters;
 use crate::{Any, Bf16, DType, Signature};
@@ -20,7 +20,7 @@ parameters! {
         /// `outputs` norms, written.
         norms: pointer<f32>,
         /// `outputs` quotients of magnitude and norm, written.
-        factors: pointer<f32>,
+        mag_norm_scales: pointer<f32>,
         /// Rows of w.
         outputs: u32,
         /// Elements in a row of w.
@@ -53,7 +53,7 @@ pub mod norms {
     }
 }
 
-/// The row norms of an updated weight, and the factors of its outputs.
+/// The row norms of an updated weight, and the scales of its outputs.
 pub const NORMS: Signature = Signature {
     image: IMAGE,
     parameters: NormsParameters::<()>::LIST,
@@ -65,8 +65,8 @@ parameters! {
     pub struct ScaleParameters {
         /// `rows × columns` elements, read.
         x: pointer<Any>,
-        /// `columns` factors, read.
-        factors: pointer<f32>,
+        /// `columns` scales, read.
+        mag_norm_scales: pointer<f32>,
         /// `columns` elements, read, or null.
         bias: pointer<f32>,
         /// `rows × columns` results in f32, written, or null.
@@ -127,8 +127,8 @@ parameters! {
         grad_out: pointer<Any>,
         /// `rows × columns` inputs of the forward pass, read.
         x: pointer<Any>,
-        /// `columns` factors, read.
-        factors: pointer<f32>,
+        /// `columns` scales, read.
+        mag_norm_scales: pointer<f32>,
         /// `columns` norms, read.
         norms: pointer<f32>,
         /// `rows × columns` gradients in f32, written, or null.

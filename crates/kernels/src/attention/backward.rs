@@ -8,7 +8,7 @@ use retrograph_kernel_abi::attention as abi;
 
 use super::bounds::AttentionBounds;
 use super::fused::{
-    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, part_pointers,
+    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, term_pointers,
 };
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
@@ -131,8 +131,9 @@ pub struct AttentionBackwardInputs<B> {
     pub grad_out: TensorView<B>,
     /// `[batch, heads, padded seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
     pub lse_delta: View<B, f32>,
-    /// Split q, k, v and `grad_out`, as [`FusedAttention::parts`](super::FusedAttention::parts).
-    pub parts: Option<[SplitMatrix<B>; 4]>,
+    /// Split q, k, v and `grad_out`, as
+    /// [`FusedAttention::split_f16`](super::FusedAttention::split_f16).
+    pub split_f16: Option<[SplitMatrix<B>; 4]>,
     /// The bounds of the forward pass.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes.
@@ -201,7 +202,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         kernel: &'static Kernel,
         gradient: Gradient<'_, B>,
     ) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale } = self;
+        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, bounds, shape, scale } = self;
         let Gradient { output, rope, row_bounds, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v, grad_out])?;
@@ -222,22 +223,22 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
-        shape.check_parts(check, q.dtype(), parts.iter().flatten())?;
-        let [q_parts, k_parts, v_parts, grad_out_parts] = optional(parts);
+        shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
+        let [q_terms, k_terms, v_terms, grad_out_terms] = optional(terms);
         let tensors = [
-            ((q, q_parts), heads),
-            ((k, k_parts), kv_heads),
-            ((v, v_parts), kv_heads),
-            ((grad_out, grad_out_parts), heads),
+            ((q, q_terms), heads),
+            ((k, k_terms), kv_heads),
+            ((v, v_terms), kv_heads),
+            ((grad_out, grad_out_terms), heads),
         ];
         let [q_map, k_map, v_map, grad_out_map] =
             tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
         let tensor_maps = q_map.is_some();
         let (grads, grads_bf16) = output.pointers();
         let positions = rope.map_or(1, |rope| rope.positions);
-        let [(q_parts, q_scales), (k_parts, k_scales), (v_parts, v_scales)] =
-            [q_parts, k_parts, v_parts].map(part_pointers);
-        let (grad_out_parts, grad_out_scales) = part_pointers(grad_out_parts);
+        let [(q_terms, q_scales), (k_terms, k_scales), (v_terms, v_scales)] =
+            [q_terms, k_terms, v_terms].map(term_pointers);
+        let (grad_out_terms, grad_out_scales) = term_pointers(grad_out_terms);
         let parameters = abi::FlashBackwardParameters::<ArgumentTypes<B>> {
             q: q.pointer(),
             keys: k.pointer(),
@@ -258,10 +259,10 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             head_dim,
             splits: check.size("splits", splits)?,
             scale,
-            q_parts,
-            k_parts,
-            v_parts,
-            grad_out_parts,
+            q_terms,
+            k_terms,
+            v_terms,
+            grad_out_terms,
             q_scales,
             k_scales,
             v_scales,

@@ -33,7 +33,7 @@ gemm_kernels! {
 
 /// The sizes of a cache and of its queries. `heads` is a multiple of `kv_heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheShape {
+pub struct KvCacheShape {
     /// Positions that the cache can hold.
     pub capacity: usize,
     /// Query heads.
@@ -44,7 +44,7 @@ pub struct CacheShape {
     pub head_dim: usize,
 }
 
-impl CacheShape {
+impl KvCacheShape {
     /// The most positions that [`DecodeAttention`](crate::attention::DecodeAttention) supports: the
     /// largest grid, with one split per block, times the longest split.
     pub const MAX_CAPACITY: usize = MAX_GRID_YZ * DECODE_MAX_SPLIT_LEN as usize;
@@ -143,7 +143,7 @@ pub struct CacheScores<B, W = View<B, f32>> {
     /// New tokens.
     pub queries: usize,
     /// The sizes.
-    pub shape: CacheShape,
+    pub shape: KvCacheShape,
     /// The softmax scale, usually 1/√head_dim.
     pub scale: f32,
 }
@@ -166,7 +166,7 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
         let Self { q, keys, scores, queries, shape, scale } = self;
         let (check, keys) = (Check(SCORES.name), keys.into());
         shape.check(check, [("keys", keys); 2])?;
-        let CacheShape { capacity, heads, head_dim, .. } = shape;
+        let KvCacheShape { capacity, heads, head_dim, .. } = shape;
         check.length("q", q, check.product("q", &[queries, heads, head_dim])?)?;
         check.length("scores", scores, check.product("scores", &[heads, queries, capacity])?)?;
         Gemm {
@@ -197,7 +197,7 @@ pub struct CacheValues<B, W = View<B, f32>> {
     /// New tokens.
     pub queries: usize,
     /// The sizes.
-    pub shape: CacheShape,
+    pub shape: KvCacheShape,
 }
 
 impl<B: Copy, W: Into<TensorView<B>>> CacheValues<B, W> {
@@ -218,7 +218,7 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheValues<B, W> {
         let Self { probs, values, out, queries, shape } = self;
         let (check, values) = (Check(VALUES.name), values.into());
         shape.check(check, [("values", values); 2])?;
-        let CacheShape { capacity, heads, head_dim, .. } = shape;
+        let KvCacheShape { capacity, heads, head_dim, .. } = shape;
         check.length("probs", probs, check.product("probs", &[heads, queries, capacity])?)?;
         check.length("out", out, check.product("out", &[queries, heads, head_dim])?)?;
         Gemm {

@@ -7,7 +7,7 @@
 
 use retrograph_kernel_abi::attention as abi;
 
-use super::cache::CacheShape;
+use super::cache::KvCacheShape;
 use super::kv_cache_append::KvCache;
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
@@ -90,7 +90,7 @@ pub struct QkNormRope<B> {
 ///
 /// The kernel fuses LoRA-B, q/k norm, RoPE and the append: the token's key and value are written to
 /// the cache at `position`, if that is within the capacity, rounded as in
-/// [`CacheAppend`](crate::attention::CacheAppend).
+/// [`KvCacheAppend`](crate::attention::KvCacheAppend).
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttention<B> {
     /// Query (`heads` heads), key and value (`kv_heads` heads each) of the token.
@@ -107,7 +107,7 @@ pub struct DecodeAttention<B> {
     /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
     /// The sizes of one sequence; head_dim is even and at most 512.
-    pub shape: CacheShape,
+    pub shape: KvCacheShape,
     /// Sliding window: the most positions that the token attends to, itself included; all if
     /// `None`. At least 1.
     pub window: Option<u32>,
@@ -197,7 +197,7 @@ impl<B: Copy> DecodeAttention<B> {
 
     /// Checks the three projections.
     fn qkv(&self, check: Check) -> Result<QkvParameters<B>, KernelError> {
-        let (CacheShape { heads, kv_heads, .. }, texts) = (self.shape, self.position.len());
+        let (KvCacheShape { heads, kv_heads, .. }, texts) = (self.shape, self.position.len());
         let first = self.qkv.iter().find_map(|projection| projection.lora);
         let rank = first.map_or(0, |lora| lora.t.len() / texts);
         let lora_scale = first.map_or(0.0, |lora| lora.scale);
@@ -266,7 +266,7 @@ struct Splits<B> {
 
 impl<B: Copy> Splits<B> {
     /// Checks the lengths and returns the sizes.
-    fn check(self, check: Check, shape: CacheShape) -> Result<Sizes, KernelError> {
+    fn check(self, check: Check, shape: KvCacheShape) -> Result<Sizes, KernelError> {
         let Self { partials, stats, position } = self;
         let (heads, splits, texts) = (shape.heads, shape.splits(), position.len());
         check.rule(texts > 0, "there must be a position for each text", (texts, 1))?;
@@ -305,7 +305,7 @@ pub struct DecodeAttentionCombine<B> {
     /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
     /// The sizes.
-    pub shape: CacheShape,
+    pub shape: KvCacheShape,
     /// The window of [`DecodeAttention`].
     pub window: Option<u32>,
 }

@@ -16,7 +16,7 @@ use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_
 
 use super::bounds::AttentionBounds;
 use super::fused::{
-    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, part_pointers,
+    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, term_pointers,
 };
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
@@ -55,10 +55,10 @@ pub struct FusedAttention<B, O = View<B, f32>> {
     pub out: O,
     /// `[batch, heads, seq]`, written: the log-sum-exp of the scores, to base 2.
     pub lse: View<B, f32>,
-    /// f32 q, k and v, each split into two f16 parts by [`Split`](crate::gemm::Split), with one row
+    /// f32 q, k and v, each split into two f16 terms by [`Split`](crate::gemm::Split), with one row
     /// per token. Devices with `wgmma` read them instead of q, k and v if head_dim is 64, 96 or
     /// 128.
-    pub parts: Option<[SplitMatrix<B>; 3]>,
+    pub split_f16: Option<[SplitMatrix<B>; 3]>,
     /// Which earlier tokens each token attends to; all if `None`.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes; see [`AttentionShape::can_be_fused`].
@@ -72,10 +72,10 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     ///
     /// # Errors
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, head_dim is not supported, `parts` are given for bf16 operands or do not have
-    /// two parts each, or `scale` is not positive and finite.
+    /// to 16 bytes, head_dim is not supported, `terms` are given for bf16 operands or do not have
+    /// two terms each, or `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, out, lse, parts, bounds, shape, scale } = self;
+        let Self { q, k, v, out, lse, split_f16: terms, bounds, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v])?;
@@ -92,14 +92,14 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
-        shape.check_parts(check, q.dtype(), parts.iter().flatten())?;
+        shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
         let (out, out_bf16) = out.pointers();
-        let [q_parts, k_parts, v_parts] = optional(parts);
-        let tensors = [((q, q_parts), heads), ((k, k_parts), kv_heads), ((v, v_parts), kv_heads)];
+        let [q_terms, k_terms, v_terms] = optional(terms);
+        let tensors = [((q, q_terms), heads), ((k, k_terms), kv_heads), ((v, v_terms), kv_heads)];
         let [q_map, k_map, v_map] = tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
         let tensor_maps = q_map.is_some();
-        let [(q_parts, q_scales), (k_parts, k_scales), (v_parts, v_scales)] =
-            [q_parts, k_parts, v_parts].map(part_pointers);
+        let [(q_terms, q_scales), (k_terms, k_scales), (v_terms, v_scales)] =
+            [q_terms, k_terms, v_terms].map(term_pointers);
         let parameters = abi::FlashForwardParameters::<ArgumentTypes<B>> {
             q: q.pointer(),
             keys: k.pointer(),
@@ -113,9 +113,9 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
             kv_heads,
             head_dim,
             scale,
-            q_parts,
-            k_parts,
-            v_parts,
+            q_terms,
+            k_terms,
+            v_terms,
             q_scales,
             k_scales,
             v_scales,

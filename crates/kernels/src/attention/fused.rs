@@ -109,26 +109,26 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// Returns the tensor map of a bf16 tensor with `heads` heads, or of the parts of a split one,
-    /// for the `wgmma` entries: a matrix per sequence and part, with a row per token.
+    /// Returns the tensor map of a bf16 tensor with `heads` heads, or of the terms of a split one,
+    /// for the `wgmma` entries: a matrix per sequence and term, with a row per token.
     pub(super) fn tensor_map<B: Copy>(
         self,
-        (tensor, parts): (TensorView<B>, Option<SplitMatrix<B>>),
+        (tensor, terms): (TensorView<B>, Option<SplitMatrix<B>>),
         heads: u32,
     ) -> Option<TensorMapArgument<B>> {
-        let (buffer, bytes, box_sizes) = match (tensor, parts) {
+        let (buffer, bytes, box_sizes) = match (tensor, terms) {
             (TensorView::Bf16(view), _) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
-            (_, Some(SplitMatrix { parts, .. })) => {
-                (parts.buffer(), parts.byte_range(), SPLIT_TENSOR_MAP_BOX)
+            (_, Some(SplitMatrix { terms, .. })) => {
+                (terms.buffer(), terms.byte_range(), SPLIT_TENSOR_MAP_BOX)
             }
             _ => return None,
         };
-        let dtype = if parts.is_some() { DType::F16 } else { DType::Bf16 };
+        let dtype = if terms.is_some() { DType::F16 } else { DType::Bf16 };
         let row = self.head_dim as u64 * u64::from(heads);
-        let planes = self.batch * parts.map_or(1, |parts| parts.count);
+        let planes = self.batch * terms.map_or(1, |terms| terms.term_count);
         let sizes = [row, self.seq as u64, planes as u64];
         let strides = [2 * row, 2 * row * sizes[1]];
-        (self.reads_parts() && !sizes.contains(&0)).then_some(TensorMapArgument {
+        (self.reads_split_f16() && !sizes.contains(&0)).then_some(TensorMapArgument {
             buffer,
             bytes,
             dtype,
@@ -139,31 +139,31 @@ impl AttentionShape {
     }
 
     /// Whether devices with `wgmma` read split f32 operands: head_dim is 64, 96 or 128.
-    pub fn reads_parts(self) -> bool {
+    pub fn reads_split_f16(self) -> bool {
         abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize)
     }
 
     /// Checks the split operands that are given, of q, k, v and the gradient of the output.
-    pub(super) fn check_parts<'a, B: Copy + 'a>(
+    pub(super) fn check_terms<'a, B: Copy + 'a>(
         self,
         check: Check,
         dtype: DType,
-        parts: impl Iterator<Item = &'a SplitMatrix<B>>,
+        terms: impl Iterator<Item = &'a SplitMatrix<B>>,
     ) -> Result<(), KernelError> {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
         let operands = [
-            (["the parts of q", "the scales of q"], heads),
-            (["the parts of k", "the scales of k"], kv_heads),
-            (["the parts of v", "the scales of v"], kv_heads),
-            (["the parts of grad_out", "the scales of grad_out"], heads),
+            (["the terms of q", "the scales of q"], heads),
+            (["the terms of k", "the scales of k"], kv_heads),
+            (["the terms of v", "the scales of v"], kv_heads),
+            (["the terms of grad_out", "the scales of grad_out"], heads),
         ];
-        let rule = "split operands must be f32 in two parts";
-        for (matrix, (names, heads)) in parts.zip(operands) {
+        let rule = "split operands must be f32 in two terms";
+        for (matrix, (names, heads)) in terms.zip(operands) {
             let rows = check.product("tokens", &[batch, seq])?;
             let columns = check.product("elements of a token", &[heads, head_dim])?;
             matrix.check(check, names, [rows, columns])?;
-            let complete = dtype == DType::F32 && matrix.count == SplitMatrix::<B>::PARTS;
-            check.rule(complete, rule, (matrix.count, SplitMatrix::<B>::PARTS))?;
+            let complete = dtype == DType::F32 && matrix.term_count == SplitMatrix::<B>::MAX_TERMS;
+            check.rule(complete, rule, (matrix.term_count, SplitMatrix::<B>::MAX_TERMS))?;
             check_alignment(check, &[Some((*matrix).into())])?;
         }
         Ok(())
@@ -220,17 +220,17 @@ pub(super) fn by_dtype(
     }
 }
 
-/// The parts of each of `N` operands.
+/// The terms of each of `N` operands.
 pub(super) fn optional<B: Copy, const N: usize>(
-    parts: Option<[SplitMatrix<B>; N]>,
+    terms: Option<[SplitMatrix<B>; N]>,
 ) -> [Option<SplitMatrix<B>>; N] {
-    parts.map_or([None; N], |parts| parts.map(Some))
+    terms.map_or([None; N], |terms| terms.map(Some))
 }
 
-/// Pointers to the parts and the scales of a split operand, or null.
-pub(super) fn part_pointers<B: Copy>(
-    parts: Option<SplitMatrix<B>>,
+/// Pointers to the terms and the scales of a split operand, or null.
+pub(super) fn term_pointers<B: Copy>(
+    terms: Option<SplitMatrix<B>>,
 ) -> (Pointer<B, F16>, Pointer<B, f32>) {
-    let scales = Pointer::read_optional(parts.map(|parts| parts.scales));
-    (Pointer::read_optional(parts.map(|parts| parts.parts)), scales)
+    let scales = Pointer::read_optional(terms.map(|terms| terms.scales));
+    (Pointer::read_optional(terms.map(|terms| terms.terms)), scales)
 }

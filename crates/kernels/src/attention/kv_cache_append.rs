@@ -3,20 +3,20 @@
 use half::bf16;
 use retrograph_kernel_abi::{Any, attention as abi};
 
-use super::cache::CacheShape;
+use super::cache::KvCacheShape;
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Problem, TensorView, View};
 
-/// Kernel of [`CacheAppend`].
-pub static CACHE_APPEND: Kernel =
+/// Kernel of [`KvCacheAppend`].
+pub static KV_CACHE_APPEND: Kernel =
     Kernel::new("kv_cache_append", &abi::KV_CACHE_APPEND, |problem, _| {
         problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND.entry(), elements, 1))
     });
 
-/// Kernel of [`CacheAppend`] into caches in bf16: each thread writes two elements.
-pub static CACHE_APPEND_BF16: Kernel =
+/// Kernel of [`KvCacheAppend`] into caches in bf16: each thread writes two elements.
+pub static KV_CACHE_APPEND_BF16: Kernel =
     Kernel::new("kv_cache_append_bf16", &abi::KV_CACHE_APPEND_BF16, |problem, _| {
         let unit = abi::KV_CACHE_APPEND_BF16_ELEMENTS;
         problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND_BF16.entry(), elements, unit))
@@ -92,7 +92,7 @@ impl<B: Copy> KvCache<B> {
 /// Tokens from `count` on, and tokens past the capacity, are skipped. Caches in bf16 need an even
 /// `kv_heads × head_dim`. NaN stays NaN; numbers beyond the range of bf16 become infinite.
 #[derive(Clone, Copy, Debug)]
-pub struct CacheAppend<B> {
+pub struct KvCacheAppend<B> {
     /// `[tokens, kv_heads, head_dim]`, read.
     pub keys: View<B, f32>,
     /// `[tokens, kv_heads, head_dim]`, read.
@@ -104,10 +104,10 @@ pub struct CacheAppend<B> {
     /// `[1]`, read: the number of tokens to append; all if `None`.
     pub count: Option<View<B, u32>>,
     /// The sizes.
-    pub shape: CacheShape,
+    pub shape: KvCacheShape,
 }
 
-impl<B: Copy> CacheAppend<B> {
+impl<B: Copy> KvCacheAppend<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl<B: Copy> CacheAppend<B> {
     /// not equally many, or `start` or `count` does not have one element.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { keys, values, caches, start, count, shape } = self;
-        let check = Check(CACHE_APPEND.name);
+        let check = Check(KV_CACHE_APPEND.name);
         let [key_cache, value_cache] = caches.views();
         shape.check(check, [("key_cache", key_cache), ("value_cache", value_cache)])?;
         let width = shape.width().max(1);
@@ -131,8 +131,8 @@ impl<B: Copy> CacheAppend<B> {
         let width = check.size("the elements of a token", width)?;
         let capacity = check.size("the capacity", shape.capacity)?;
         let kernel = match caches {
-            KvCache::F32(_) => &CACHE_APPEND,
-            KvCache::Bf16(_) => &CACHE_APPEND_BF16,
+            KvCache::F32(_) => &KV_CACHE_APPEND,
+            KvCache::Bf16(_) => &KV_CACHE_APPEND_BF16,
         };
         let [key_cache, value_cache] = caches.pointers();
         let parameters = abi::KvCacheAppendParameters::<ArgumentTypes<B>> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | fused, causal, optionally with [`AttentionBounds`] | [`FusedAttention`] and its gradients |
 //! | unfused | [`AttentionScores`], [`Softmax`], [`AttentionValues`] and their gradients |
-//! | prefill | [`CacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
+//! | prefill | [`KvCacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
 //! | decode | [`DecodeAttention`], [`DecodeAttentionCombine`] |
 //!
 //! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
@@ -43,11 +43,11 @@ pub use backward::{FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q};
 pub use backward::{FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV};
 pub use backward::{FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS};
 pub use bounds::{AttentionBounds, first_keys, query_ends};
-pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheShape, CacheValues};
+pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheValues, KvCacheShape};
 pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE};
 pub use decode::{DecodeAttention, DecodeAttentionCombine, LoraUpdate, QkNormRope, QkvProjection};
 pub use forward::{FUSED_ATTENTION, FUSED_ATTENTION_F32, FusedAttention};
-pub use kv_cache_append::{CACHE_APPEND, CACHE_APPEND_BF16, CacheAppend, KvCache};
+pub use kv_cache_append::{KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend};
 pub use shape::AttentionShape;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD};
 pub use softmax::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
@@ -80,8 +80,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &GRAD_Q_BF16,
     &GRAD_V,
     &GRAD_V_BF16,
-    &CACHE_APPEND,
-    &CACHE_APPEND_BF16,
+    &KV_CACHE_APPEND,
+    &KV_CACHE_APPEND_BF16,
     &DECODE_ATTENTION,
     &DECODE_ATTENTION_BF16,
     &DECODE_ATTENTION_COMBINE,

@@ -168,7 +168,7 @@ gemm_kernels! {
     DGRAD_MULTISTAGE = "gemm_dgrad_multistage" in MULTISTAGE_NN;
     /// [`DGRAD`] computed in bf16 with dy in bf16 and w in NF4.
     DGRAD_MULTISTAGE_NF4 = "gemm_dgrad_multistage_nf4" in MULTISTAGE_NN_NF4;
-    /// [`DGRAD`] with split dy and w; dy is split with the scales of w as column factors.
+    /// [`DGRAD`] with split dy and w; dy is split with the scales of w as column scales.
     DGRAD_SPLIT = "gemm_dgrad_split" in NN_SPLIT;
 }
 

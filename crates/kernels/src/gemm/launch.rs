@@ -167,12 +167,16 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(maps.into_arguments());
         }
         if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
-            let rule = "only the second operand of a product can be split into a single part";
-            check.rule(a.count == SplitMatrix::<B>::PARTS, rule, (a.count, b.count))?;
+            let rule = "only the second operand of a product can be split into a single term";
+            check.rule(
+                a.term_count == SplitMatrix::<B>::MAX_TERMS,
+                rule,
+                (a.term_count, b.term_count),
+            )?;
             let unsplit = self.without_split_k();
             let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
-            a.check(check, ["the parts of a", "the scales of a"], [rows[0], a_row[0]])?;
-            b.check(check, ["the parts of b", "the scales of b"], [rows[1], b_row[0]])?;
+            a.check(check, ["the terms of a", "the scales of a"], [rows[0], a_row[0]])?;
+            b.check(check, ["the terms of b", "the scales of b"], [rows[1], b_row[0]])?;
             let GemmSizes { k, batches, .. } = self.sizes;
             let rule = "the split-K length of split operands must be a multiple of 64 elements";
             check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, (k, SPLIT_K_UNIT))?;
@@ -180,7 +184,7 @@ impl<B: Copy> Gemm<B> {
             let scales = SplitScaleParameters::<ArgumentTypes<B>> {
                 a_scales: Pointer::read(a.scales),
                 b_scales: Pointer::read_optional(b_scales),
-                b_parts: b.count as u32,
+                b_term_count: b.term_count as u32,
             };
             arguments.extend(scales.into_arguments());
         }
@@ -247,7 +251,7 @@ impl<B: Copy> Gemm<B> {
     /// Returns the tensor maps of a and b, if both have a 16-bit one. If so, also the map of c,
     /// unless the product accumulates.
     fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
-        // The planes of the map of a split operand are its parts; kernels offset the contraction.
+        // The planes of the map of a split operand are its terms; kernels offset the contraction.
         let inputs = match self.a.0 {
             TensorView::Split(_) => &self.without_split_k(),
             _ => self,

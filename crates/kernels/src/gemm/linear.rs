@@ -128,7 +128,7 @@ where
 #[derive(Clone, Copy, Debug)]
 pub struct Dgrad<Y, W, X> {
     /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or, if w is split, split with the
-    /// scales of w as column factors.
+    /// scales of w as column scales.
     pub grad_out: Y,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,

@@ -1,6 +1,6 @@
 //! Matrix products of linear layers: `y = x·wᵀ`, its two gradients, and split-K.
 //!
-//! Operands are f32, bf16, NF4 or split into two f16 parts; results are f32 or bf16; accumulators
+//! Operands are f32, bf16, NF4 or split into two f16 terms; results are f32 or bf16; accumulators
 //! are always f32. `retrograph-kernel-abi` declares parameters, flags, tiles and entry points;
 //! [`GemmConfig`], sizes and dtypes select among them. SM targets that lack a tile use one with the
 //! same order of additions.
@@ -48,7 +48,7 @@ pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, QKV_ROPE_FPROP};
 pub use kernels::{SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
-pub use product_sum::{DgradFactors, DgradSum, FpropSum};
+pub use product_sum::{DgradOperands, DgradSum, FpropSum};
 pub use qkv_rope::{QkvRopeFprop, QkvRopeProjection};
 pub use skinny::{SKINNY, SkinnyFprop};
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};

@@ -82,7 +82,7 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
 
 /// The operands of a product `dy·w` of [`DgradSum`].
 #[derive(Clone, Copy, Debug)]
-pub struct DgradFactors<B> {
+pub struct DgradOperands<B> {
     /// dy, `[rows, outputs]`, read.
     pub grad_out: View<B, bf16>,
     /// `[outputs, inputs]`, read.
@@ -98,7 +98,7 @@ pub struct DgradFactors<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSum<'a, B, X = View<B, f32>> {
     /// The first product, and up to [`DgradSum::MAX_ADDED`] products that are added to it.
-    pub products: (DgradFactors<B>, &'a [DgradFactors<B>]),
+    pub products: (DgradOperands<B>, &'a [DgradOperands<B>]),
     /// dx, `[rows, inputs]`, written: f32 or bf16.
     pub grad_input: X,
     /// Rows of dy and dx.
@@ -122,14 +122,14 @@ impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
         let Self { products: (first, added), grad_input, rows, inputs } = self;
         let (check, kernels) = (Check(DGRAD_KERNELS.name()), DGRAD_KERNELS);
         let grad_input = grad_input.into();
-        for DgradFactors { grad_out, w, outputs } in [&first].into_iter().chain(added) {
+        for DgradOperands { grad_out, w, outputs } in [&first].into_iter().chain(added) {
             let elements = check.product("rows × outputs", &[rows, *outputs])?;
             check.length("grad_out", *grad_out, elements)?;
             check.length("w", *w, check.product("outputs × inputs", &[*outputs, inputs])?)?;
         }
         let elements = check.product("rows × inputs", &[rows, inputs])?;
         check.elements("grad_input", grad_input.len(), elements)?;
-        let added = added.iter().map(|&DgradFactors { grad_out, w, outputs: k }| {
+        let added = added.iter().map(|&DgradOperands { grad_out, w, outputs: k }| {
             Some(AddedProduct { a: (grad_out, k), b: (w, inputs), k, n: inputs })
         });
         let [a, b] = [first.grad_out, first.w].map(TensorView::Bf16);

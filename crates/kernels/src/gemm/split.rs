@@ -1,8 +1,8 @@
-//! f32 matrices split into hi and lo parts of f16, whose products have f32 accuracy.
+//! f32 matrices split into hi and lo terms of f16, whose products have f32 accuracy.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use retrograph_kernel_abi::gemm::{self as abi, SPLIT_PARTS, SplitEntries};
+use retrograph_kernel_abi::gemm::{self as abi, SPLIT_MAX_TERMS, SplitEntries};
 
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
@@ -27,58 +27,63 @@ pub(super) fn dispatch(entries: &SplitEntries, problem: &Problem) -> Option<Disp
     Some(linear(entry, rows, threads))
 }
 
-/// A row-major matrix split into two parts of f16, hi and lo: row i is
-/// `scales[i] · (parts[0][i] + parts[1][i])`.
+/// A row-major matrix split into two terms of f16, hi and lo: row i is
+/// `scales[i] · (terms[0][i] + terms[1][i])`.
 ///
 /// A split matrix has the size of the f32 matrix. The error of an element is at most 2⁻²³ of it or
 /// 2⁻³⁹ of the largest element of its row, whichever is larger. Tensor cores multiply f16 at twice
 /// the rate of tf32.
 ///
-/// If an element is exactly representable in bf16 or f16, its lo part is 0 or below the second
+/// If an element is exactly representable in bf16 or f16, its lo term is 0 or below the second
 /// bound. The lo plane of such a matrix can be omitted, which saves half of the bytes and a third
 /// of the multiplications.
 ///
 /// Source: Ootomo and Yokota, arXiv 2203.03341.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitMatrix<B> {
-    /// `[count, rows, columns]`: the hi parts, then the lo parts.
-    pub parts: View<B, f16>,
-    /// Number of parts: [`SplitMatrix::PARTS`], or 1 if the lo parts are 0.
-    pub count: usize,
+    /// `[term_count, rows, columns]`: the hi terms, then the lo terms.
+    pub terms: View<B, f16>,
+    /// Number of terms: [`SplitMatrix::MAX_TERMS`], or 1 if the lo terms are 0.
+    pub term_count: usize,
     /// `[rows]`: powers of two.
     pub scales: View<B, f32>,
 }
 
 impl<B: Copy> SplitMatrix<B> {
-    /// The maximum number of parts.
-    pub const PARTS: usize = SPLIT_PARTS as usize;
+    /// The maximum number of terms.
+    pub const MAX_TERMS: usize = SPLIT_MAX_TERMS as usize;
 
     /// Number of elements of the matrix.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.parts.len() / self.count.max(1)
+        self.terms.len() / self.term_count.max(1)
     }
 
-    /// Checks the number of parts and the lengths of parts and scales, which have these names.
+    /// Checks the number of terms and the lengths of terms and scales, which have these names.
     pub(crate) fn check(
         &self,
         check: Check,
-        [parts, scales]: [&'static str; 2],
+        [terms, scales]: [&'static str; 2],
         [rows, columns]: [usize; 2],
     ) -> Result<(), KernelError> {
-        let rule = "a split matrix must have one part or two";
-        check.rule((1..=Self::PARTS).contains(&self.count), rule, (self.count, Self::PARTS))?;
-        let elements = check.product("parts × rows × columns", &[self.count, rows, columns])?;
-        check.length(parts, self.parts, elements)?;
+        let rule = "a split matrix must have one term or two";
+        check.rule(
+            (1..=Self::MAX_TERMS).contains(&self.term_count),
+            rule,
+            (self.term_count, Self::MAX_TERMS),
+        )?;
+        let elements =
+            check.product("terms × rows × columns", &[self.term_count, rows, columns])?;
+        check.length(terms, self.terms, elements)?;
         check.length(scales, self.scales, rows)
     }
 }
 
-/// An element that needs a lo part.
+/// An element that needs a lo term.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error(
-    "element {index} is {value}, which one f16 part cannot represent with the scale of its row; \
-     split the matrix into two parts"
+    "element {index} is {value}, which one f16 term cannot represent with the scale of its row; \
+     split the matrix into two terms"
 )]
 pub struct NotInF16 {
     /// Index of the element.
@@ -88,18 +93,18 @@ pub struct NotInF16 {
 }
 
 /// Splits rows of `columns` values on the host, with the bits of [`Split`], and returns their
-/// scales. Writes the hi parts to `parts`, followed by the lo parts if `parts` is twice as long as
+/// scales. Writes the hi terms to `terms`, followed by the lo terms if `terms` is twice as long as
 /// `values`.
 ///
 /// # Errors
-/// If there is no room for lo parts and an element needs one: hi is off by more than 2⁻³⁹ of the
+/// If there is no room for lo terms and an element needs one: hi is off by more than 2⁻³⁹ of the
 /// largest element of the row.
 ///
 /// # Panics
-/// If `parts` is neither as long as `values` nor twice as long, or `columns` is 0.
-pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
-    let (hi, lo) = parts.split_at_mut(values.len());
-    assert!([0, values.len()].contains(&lo.len()), "one part or two per value");
+/// If `terms` is neither as long as `values` nor twice as long, or `columns` is 0.
+pub fn split_rows(values: &[f32], columns: usize, terms: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
+    let (hi, lo) = terms.split_at_mut(values.len());
+    assert!([0, values.len()].contains(&lo.len()), "one term or two per value");
     let mut lo = lo.chunks_mut(columns);
     let exponent = |value: f32| (value.to_bits() >> 23) & 255;
     let (mut scaled, mut rounded) = (vec![0.0; columns], vec![0.0; columns]);
@@ -120,7 +125,7 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
         let rest = &scaled[..hi.len()];
         if let Some(lo) = lo.next() {
             lo.convert_from_f32_slice(rest);
-        } else if let Some(column) = rest.iter().position(|rest| rest.abs() > SMALLEST_PART) {
+        } else if let Some(column) = rest.iter().position(|rest| rest.abs() > SMALLEST_TERM) {
             return Err(NotInF16 { index: row * columns + column, value: values[column] });
         }
         scales.push(f32::from_bits(shift << 23));
@@ -132,7 +137,7 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
 const NAN: f32 = f32::from_bits(0x7fff_ffff);
 
 /// Half of the smallest f16: 2⁻²⁵.
-const SMALLEST_PART: f32 = f32::from_bits((127 - 25) << 23);
+const SMALLEST_TERM: f32 = f32::from_bits((127 - 25) << 23);
 
 /// The sizes of matrices whose rows a kernel splits.
 #[derive(Clone, Copy)]
@@ -165,35 +170,35 @@ impl SplitSizes {
         Ok(())
     }
 
-    /// Checks the column factors.
-    pub(super) fn require_factors<B: Copy>(
+    /// Checks the column scales.
+    pub(super) fn require_column_scales<B: Copy>(
         &self,
         name: &'static str,
-        factors: Option<View<B, f32>>,
+        column_scales: Option<View<B, f32>>,
     ) -> Result<(), KernelError> {
-        let Some(factors) = factors else { return Ok(()) };
-        self.check.length(name, factors, self.columns)?;
-        self.require_aligned(factors)
+        let Some(column_scales) = column_scales else { return Ok(()) };
+        self.check.length(name, column_scales, self.columns)?;
+        self.require_aligned(column_scales)
     }
 
-    /// Checks a split matrix with two parts; `names` are the names of its parts and scales.
-    pub(super) fn require_parts<B: Copy>(
+    /// Checks a split matrix with two terms; `names` are the names of its terms and scales.
+    pub(super) fn require_terms<B: Copy>(
         &self,
         split: SplitMatrix<B>,
         names: [&'static str; 2],
     ) -> Result<(), KernelError> {
         split.check(self.check, names, [self.rows, self.columns])?;
-        let (count, both) = (split.count, SplitMatrix::<B>::PARTS);
+        let (count, both) = (split.term_count, SplitMatrix::<B>::MAX_TERMS);
         self.check.rule(
             count == both,
-            "an activation must be split into two parts",
+            "an activation must be split into two terms",
             (count, both),
         )?;
-        self.require_aligned(split.parts)
+        self.require_aligned(split.terms)
     }
 
     fn require_aligned<B: Copy, T: Element>(&self, view: View<B, T>) -> Result<(), KernelError> {
-        let rule = "matrices, factors and parts must start at multiples of 16 bytes";
+        let rule = "matrices, column scales and terms must start at multiples of 16 bytes";
         self.check.rule(view.is_aligned(16), rule, (view.byte_range().start, 16))
     }
 
@@ -205,18 +210,19 @@ impl SplitSizes {
     }
 }
 
-/// Splits the rows of `x`. With `factors`, column j is first multiplied by `factors[j]`.
+/// Splits the rows of `x`. With `column_scales`, column j is first multiplied by
+/// `column_scales[j]`.
 ///
 /// The input gradient `dy·w` contracts over the rows of w, so dy is split with the scales of w as
-/// column factors. Infinity and NaN become NaN, which reaches exactly the results that depend on
-/// it. Rows whose elements are all below 2⁻¹¹² lose accuracy. If `out` has one part, lo is dropped.
+/// column scales. Infinity and NaN become NaN, which reaches exactly the results that depend on
+/// it. Rows whose elements are all below 2⁻¹¹² lose accuracy. If `out` has one term, lo is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Split<B> {
     /// `[rows, columns]`, read.
     pub x: View<B, f32>,
-    /// `[columns]`, read: the column factors, powers of two.
-    pub factors: Option<View<B, f32>>,
-    /// Parts and scales, written.
+    /// `[columns]`, read: the column scales, powers of two.
+    pub column_scales: Option<View<B, f32>>,
+    /// Terms and scales, written.
     pub out: SplitMatrix<B>,
     /// Number of rows.
     pub rows: usize,
@@ -228,24 +234,24 @@ impl<B: Copy> Split<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, the row length is not a multiple of 8, or x, factors or parts
-    /// are not aligned to 16 bytes.
+    /// If a length does not match, the row length is not a multiple of 8, or x, column scales or
+    /// terms are not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let Self { x, factors, out, rows, columns } = *self;
+        let Self { x, column_scales, out, rows, columns } = *self;
         let sizes = SplitSizes::new(&SPLIT, [rows, columns])?;
         sizes.require(&[("x", Some(x))])?;
-        sizes.require_factors("factors", factors)?;
-        out.check(sizes.check, ["the parts of out", "the scales of out"], [rows, columns])?;
-        sizes.require_aligned(out.parts)?;
+        sizes.require_column_scales("column_scales", column_scales)?;
+        out.check(sizes.check, ["the terms of out", "the scales of out"], [rows, columns])?;
+        sizes.require_aligned(out.terms)?;
         let (problem, [rows, columns]) = sizes.problem()?;
         let parameters = abi::SplitParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
-            factors: Pointer::read_optional(factors),
-            parts: Pointer::write(out.parts),
+            column_scales: Pointer::read_optional(column_scales),
+            terms: Pointer::write(out.terms),
             scales: Pointer::write(out.scales),
             rows,
             columns,
-            count: out.count as u32,
+            term_count: out.term_count as u32,
         };
         let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SPLIT, problem, arguments })

@@ -82,7 +82,7 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSplitK<B, W = View<B, f32>, Y = View<B, f32>> {
     /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or, if w is split, split with the
-    /// scales of w as column factors.
+    /// scales of w as column scales.
     pub grad_out: Y,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
@@ -236,7 +236,7 @@ impl<B: Copy, O: Into<Output<B>>> SplitKSum<B, O> {
             partials: Pointer::read(partials),
             out,
             out_bf16,
-            parts: check.size("the number of splits", splits)?,
+            splits: check.size("the number of splits", splits)?,
             n,
         };
         let arguments = parameters.into_arguments();

@@ -1,4 +1,4 @@
-//! SwiGLU and its gradients, fused with the split into f16 parts.
+//! SwiGLU and its gradients, fused with the split into f16 terms.
 
 use retrograph_kernel_abi::gemm as abi;
 
@@ -28,7 +28,7 @@ pub struct SplitSwiGlu<B> {
     pub up: View<B, f32>,
     /// `[rows, columns]`, written: the unsplit `silu(gate) · up`.
     pub out: Option<View<B, f32>>,
-    /// Two parts and scales, written.
+    /// Two terms and scales, written.
     pub split: SplitMatrix<B>,
     /// Number of rows.
     pub rows: usize,
@@ -40,19 +40,19 @@ impl<B: Copy> SplitSwiGlu<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, the row length is not a multiple of 8, `split` has one part, or
+    /// If a length does not match, the row length is not a multiple of 8, `split` has one term, or
     /// a matrix is not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { gate, up, out, split, .. } = *self;
         let sizes = SplitSizes::new(&SPLIT_SWIGLU, [self.rows, self.columns])?;
         sizes.require(&[("gate", Some(gate)), ("up", Some(up)), ("out", out)])?;
-        sizes.require_parts(split, ["the parts of the product", "the scales of the product"])?;
+        sizes.require_terms(split, ["the terms of the product", "the scales of the product"])?;
         let (problem, [rows, columns]) = sizes.problem()?;
         let parameters = abi::SplitSwiGluParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
             out: out.map_or(Pointer::null(), Pointer::write),
-            parts: Pointer::write(split.parts),
+            terms: Pointer::write(split.terms),
             scales: Pointer::write(split.scales),
             rows,
             columns,
@@ -66,10 +66,10 @@ impl<B: Copy> SplitSwiGlu<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct SplitGradient<B> {
     /// `[columns]`, read: powers of two by which the columns are multiplied before the split.
-    pub factors: Option<View<B, f32>>,
-    /// `[rows, columns]`, written: the unsplit gradient, without factors.
+    pub column_scales: Option<View<B, f32>>,
+    /// `[rows, columns]`, written: the unsplit gradient, without column scales.
     pub out: Option<View<B, f32>>,
-    /// Two parts and scales, written.
+    /// Two terms and scales, written.
     pub split: SplitMatrix<B>,
 }
 
@@ -108,24 +108,24 @@ impl<B: Copy> SplitSwiGluBackward<B> {
             ("grad_gate", grad_gate.out),
             ("grad_up", grad_up.out),
         ])?;
-        sizes.require_factors("the factors of grad_gate", grad_gate.factors)?;
-        sizes.require_factors("the factors of grad_up", grad_up.factors)?;
-        let names = ["the parts of grad_gate", "the scales of grad_gate"];
-        sizes.require_parts(grad_gate.split, names)?;
-        let names = ["the parts of grad_up", "the scales of grad_up"];
-        sizes.require_parts(grad_up.split, names)?;
+        sizes.require_column_scales("the column scales of grad_gate", grad_gate.column_scales)?;
+        sizes.require_column_scales("the column scales of grad_up", grad_up.column_scales)?;
+        let names = ["the terms of grad_gate", "the scales of grad_gate"];
+        sizes.require_terms(grad_gate.split, names)?;
+        let names = ["the terms of grad_up", "the scales of grad_up"];
+        sizes.require_terms(grad_up.split, names)?;
         let (problem, [rows, columns]) = sizes.problem()?;
         let written = |out: Option<View<B, f32>>| out.map_or(Pointer::null(), Pointer::write);
         let parameters = abi::SplitSwiGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
             grad_out: Pointer::read(grad_out),
-            gate_factors: Pointer::read_optional(grad_gate.factors),
-            up_factors: Pointer::read_optional(grad_up.factors),
+            gate_column_scales: Pointer::read_optional(grad_gate.column_scales),
+            up_column_scales: Pointer::read_optional(grad_up.column_scales),
             grad_gate: written(grad_gate.out),
             grad_up: written(grad_up.out),
-            gate_parts: Pointer::write(grad_gate.split.parts),
-            up_parts: Pointer::write(grad_up.split.parts),
+            gate_terms: Pointer::write(grad_gate.split.terms),
+            up_terms: Pointer::write(grad_up.split.terms),
             gate_scales: Pointer::write(grad_gate.split.scales),
             up_scales: Pointer::write(grad_up.split.scales),
             rows,

@@ -45,13 +45,13 @@ pub(super) fn tensor_map<B: Copy>(
         TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
         TensorView::Nf4(_) => return None,
         TensorView::Split(matrix) => {
-            (matrix.parts.buffer(), matrix.parts.byte_range(), TENSOR_MAP_BOX)
+            (matrix.terms.buffer(), matrix.terms.byte_range(), TENSOR_MAP_BOX)
         }
     };
     let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
     let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
-    let parts = view.split().map_or(1, |matrix| matrix.count);
-    let extents = [row_sizes[0], rows, batches * heads * parts];
+    let terms = view.split().map_or(1, |matrix| matrix.term_count);
+    let extents = [row_sizes[0], rows, batches * heads * terms];
     if !one_stride || !view.is_vectorizable(&row_sizes) || extents.contains(&0) {
         return None;
     }

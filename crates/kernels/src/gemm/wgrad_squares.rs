@@ -16,7 +16,7 @@ use crate::{DType, KernelError, Launch, TensorView, View};
 ///
 /// dw has the bits of [`Wgrad`](super::Wgrad). The sum of `squares` is `Σ dw²` before rounding. A
 /// tile adds its squares in f32, scaled if they leave the range of f32;
-/// [`ClipScale`](crate::optimizer::ClipScale) adds the tiles in f64. Deterministic for a given
+/// [`ClipFactor`](crate::optimizer::ClipFactor) adds the tiles in f64. Deterministic for a given
 /// tile: the partial sums depend on the selected tile.
 #[derive(Clone, Copy, Debug)]
 pub struct WgradSquares<B, W = View<B, f32>> {

@@ -1,9 +1,9 @@
 //! DoRA: a trained magnitude for each row of an updated weight.
 //!
 //! ```text
-//! n = ‖W + s·B·A‖ of each row, factors = m / n            DoraNorms
-//! y = z ⊙ factors + bias, with z = x·Wᵀ + s·(x·Aᵀ)·Bᵀ     DoraScale
-//! dz = dy ⊙ factors, dm = Σ dy ⊙ z / n                    DoraScaleBackward
+//! n = ‖W + s·B·A‖ of each row, mag_norm_scales = m / n            DoraNorms
+//! y = z ⊙ mag_norm_scales + bias, with z = x·Wᵀ + s·(x·Aᵀ)·Bᵀ     DoraScale
+//! dz = dy ⊙ mag_norm_scales, dm = Σ dy ⊙ z / n                    DoraScaleBackward
 //! ```
 //!
 //! The backward pass treats n as a constant. A and B have the gradients of LoRA, computed from dz.
@@ -37,25 +37,27 @@ pub mod reference {
         (0..outputs).map(row).collect()
     }
 
-    /// Returns `x ⊙ factors + bias`.
-    pub fn scale(x: &[f64], factors: &[f64], bias: &[f64]) -> Vec<f64> {
-        let columns = factors.len();
-        let element = |(at, x): (usize, &f64)| x * factors[at % columns] + bias[at % columns];
+    /// Returns `x ⊙ mag_norm_scales + bias`.
+    pub fn scale(x: &[f64], mag_norm_scales: &[f64], bias: &[f64]) -> Vec<f64> {
+        let columns = mag_norm_scales.len();
+        let element =
+            |(at, x): (usize, &f64)| x * mag_norm_scales[at % columns] + bias[at % columns];
         x.iter().enumerate().map(element).collect()
     }
 
-    /// Returns `grad_out ⊙ factors`, and the sums of `grad_out ⊙ x / norms` over the rows.
+    /// Returns `grad_out ⊙ mag_norm_scales`, and the sums of `grad_out ⊙ x / norms` over the rows.
     pub fn scale_backward(
         [grad_out, x]: [&[f64]; 2],
-        [factors, norms]: [&[f64]; 2],
+        [mag_norm_scales, norms]: [&[f64]; 2],
     ) -> [Vec<f64>; 2] {
-        let columns = factors.len();
+        let columns = mag_norm_scales.len();
         let mut grad_magnitudes = vec![0.0; columns];
         for (at, (grad, x)) in grad_out.iter().zip(x).enumerate() {
             grad_magnitudes[at % columns] += grad * x;
         }
         grad_magnitudes.iter_mut().zip(norms).for_each(|(sum, norm)| *sum /= norm);
-        let grads = grad_out.iter().enumerate().map(|(at, grad)| grad * factors[at % columns]);
+        let grads =
+            grad_out.iter().enumerate().map(|(at, grad)| grad * mag_norm_scales[at % columns]);
         [grads.collect(), grad_magnitudes]
     }
 }

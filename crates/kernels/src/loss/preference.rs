@@ -142,16 +142,16 @@ impl<B: Copy> Preference<B> {
     }
 }
 
-/// `out[r, c] = x[r, c] · factors[r ÷ n]`: each factor scales n consecutive rows.
+/// `out[r, c] = x[r, c] · scales[r ÷ n]`: each scale multiplies n consecutive rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleRows<B> {
     /// `[rows, width]`, read.
     pub x: View<B, f32>,
     /// `[rows ÷ n]`, read.
-    pub factors: View<B, f32>,
+    pub scales: View<B, f32>,
     /// `[rows, width]`, written.
     pub out: View<B, f32>,
-    /// Number of rows, a multiple of the number of factors.
+    /// Number of rows, a multiple of the number of scales.
     pub rows: usize,
 }
 
@@ -159,16 +159,16 @@ impl<B: Copy> ScaleRows<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, `rows` is not a multiple of the number of factors, or there are
+    /// If a length does not match, `rows` is not a multiple of the number of scales, or there are
     /// too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let Self { x, factors, out, rows } = *self;
+        let Self { x, scales, out, rows } = *self;
         let check = Check(SCALE_ROWS.name);
-        let even = !factors.is_empty() && rows > 0 && rows.is_multiple_of(factors.len());
+        let even = !scales.is_empty() && rows > 0 && rows.is_multiple_of(scales.len());
         check.rule(
             even,
-            "rows must be a multiple of the number of factors",
-            (rows, factors.len()),
+            "rows must be a multiple of the number of scales",
+            (rows, scales.len()),
         )?;
         let width = x.len() / rows;
         let elements = check.product("rows × width", &[rows, width])?;
@@ -179,10 +179,10 @@ impl<B: Copy> ScaleRows<B> {
         let width = check.at_most("width", width, most)?;
         let parameters = abi::ScaleRowsParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
-            factors: Pointer::read(factors),
+            scales: Pointer::read(scales),
             out: Pointer::write(out),
             width,
-            rows_of_factor: (rows / factors.len()) as u32,
+            rows_of_factor: (rows / scales.len()) as u32,
         };
         let arguments = parameters.into_arguments();
         let problem = Problem::Rows(RowsProblem { rows: count, width, vectorized: false });

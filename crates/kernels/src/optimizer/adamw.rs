@@ -21,9 +21,9 @@ pub struct AdamWTensor<B> {
     /// Its gradient, read: f32 or bf16.
     pub grad: TensorView<B>,
     /// Its first moment, updated.
-    pub first: View<B, f32>,
+    pub exp_avg: View<B, f32>,
     /// Its second moment, updated.
-    pub second: View<B, f32>,
+    pub exp_avg_sq: View<B, f32>,
     /// A bf16 copy of the updated parameter, rounded to nearest even, written; `None` for no copy.
     pub copy: Option<View<B, bf16>>,
     /// Decoupled weight decay; finite and not negative.
@@ -41,20 +41,20 @@ pub struct AdamWTensor<B> {
 /// ```
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, in the order of
 /// `torch.optim.AdamW`. The values of a step come from the scalars that
-/// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing
+/// [`LrSchedule`](crate::optimizer::LrSchedule) writes on the device. If `halt` is not 0, nothing
 /// changes, including the copies.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW<'a, B> {
     /// The tensors.
     pub tensors: &'a [AdamWTensor<B>],
-    /// `[Schedule::SCALARS]`, read.
+    /// `[LrSchedule::SCALARS]`, read.
     pub scalars: View<B, f32>,
     /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional
     /// updates.
     pub halt: Option<View<B, u32>>,
-    /// `[1]`, read: the scale of all gradients from [`ClipScale`](crate::optimizer::ClipScale);
-    /// `None` for 1. The result has the same bits as with [`Clip`](crate::optimizer::Clip): a scale
-    /// of 0 makes every gradient 0, even NaN.
+    /// `[1]`, read: the scale of all gradients from [`ClipFactor`](crate::optimizer::ClipFactor);
+    /// `None` for 1. The result has the same bits as with
+    /// [`ClipGrads`](crate::optimizer::ClipGrads): a scale of 0 makes every gradient 0, even NaN.
     pub grad_scale: Option<View<B, f32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///
@@ -120,8 +120,8 @@ impl<B: Copy> AdamW<'_, B> {
         for tensor in self.tensors {
             let len = tensor.param.len();
             let (grad, is_bf16) = gradient(check, tensor.grad, len)?;
-            check.length("first", tensor.first, len)?;
-            check.length("second", tensor.second, len)?;
+            check.length("first", tensor.exp_avg, len)?;
+            check.length("second", tensor.exp_avg_sq, len)?;
             if let Some(copy) = tensor.copy {
                 check.length("copy", copy, len)?;
             }
@@ -129,8 +129,8 @@ impl<B: Copy> AdamW<'_, B> {
             let arrays: [_; ADAMW_ROW.arrays] = [
                 update(tensor.param),
                 Some(grad),
-                update(tensor.first),
-                update(tensor.second),
+                update(tensor.exp_avg),
+                update(tensor.exp_avg_sq),
                 // Not `Write`: a halted step writes nothing.
                 tensor.copy.map(|copy| BufferArgument::new(copy, Access::ReadWrite)),
             ];

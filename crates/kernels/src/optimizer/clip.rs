@@ -11,19 +11,19 @@ use crate::{
     Access, BufferArgument, DType, Kernel, KernelError, Launch, Problem, TensorView, View,
 };
 
-/// Kernel of [`SquaredSums`].
-pub static SQUARED_SUMS: Kernel =
+/// Kernel of [`GradNormPartials`].
+pub static GRAD_NORM_PARTIALS: Kernel =
     Kernel::new("grad_norm_partials", &abi::GRAD_NORM_PARTIALS, |problem, _| {
         tensor_list::dispatch(&abi::GRAD_NORM_PARTIALS, problem)
     });
 
-/// Kernel of [`ClipScale`].
-pub static CLIP_SCALE: Kernel = Kernel::new("clip_factor", &abi::CLIP_FACTOR, |problem, _| {
+/// Kernel of [`ClipFactor`].
+pub static CLIP_FACTOR: Kernel = Kernel::new("clip_factor", &abi::CLIP_FACTOR, |problem, _| {
     problem.items().map(|_| linear(abi::CLIP_FACTOR.entry(), 1, abi::CLIP_FACTOR_THREADS))
 });
 
-/// Kernel of [`Clip`].
-pub static CLIP: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, _| {
+/// Kernel of [`ClipGrads`].
+pub static CLIP_GRADS: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, _| {
     tensor_list::dispatch(&abi::CLIP_GRADS, problem)
 });
 
@@ -46,8 +46,9 @@ pub(super) fn gradient<B: Copy>(
     }
 }
 
-/// Returns the number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
-pub fn squared_sums_partials(lens: &[usize]) -> usize {
+/// Returns the number of partial sums that [`GradNormPartials`] writes for tensors of these
+/// lengths.
+pub fn grad_norm_partials_len(lens: &[usize]) -> usize {
     tensor_list::chunks(lens.iter().copied())
 }
 
@@ -55,20 +56,20 @@ pub fn squared_sums_partials(lens: &[usize]) -> usize {
 ///
 /// Deterministic: sums have a fixed order. They are f64, which holds the squares of 1e-30 and 1e30.
 #[derive(Clone, Copy, Debug)]
-pub struct SquaredSums<'a, B, X = View<B, f32>> {
+pub struct GradNormPartials<'a, B, X = View<B, f32>> {
     /// The tensors, read: f32 or bf16.
     pub tensors: &'a [X],
-    /// `[squared_sums_partials(lengths)]`, written.
+    /// `[grad_norm_partials_len(lengths)]`, written.
     pub partials: View<B, f64>,
 }
 
-impl<B: Copy, X: Copy + Into<TensorView<B>>> SquaredSums<'_, B, X> {
+impl<B: Copy, X: Copy + Into<TensorView<B>>> GradNormPartials<'_, B, X> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If `partials` has another length, or a tensor is NF4.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(SQUARED_SUMS.name);
+        let check = Check(GRAD_NORM_PARTIALS.name);
         let tensors = || self.tensors.iter().map(|&tensor| tensor.into());
         let chunks = tensor_list::chunks(tensors().map(|tensor| tensor.len()));
         check.length("partials", self.partials, chunks)?;
@@ -84,7 +85,7 @@ impl<B: Copy, X: Copy + Into<TensorView<B>>> SquaredSums<'_, B, X> {
         let partials = Pointer::write(self.partials);
         let parameters = abi::GradNormPartialsParameters::<ArgumentTypes<B>> { table, partials };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &SQUARED_SUMS, problem, arguments })
+        Ok(Launch { kernel: &GRAD_NORM_PARTIALS, problem, arguments })
     }
 }
 
@@ -102,11 +103,11 @@ pub struct Guard<B> {
 
 /// `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`.
 ///
-/// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`]
-/// then writes zeros, even for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing. AdamW
-/// can multiply by `scale` itself.
+/// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set.
+/// [`ClipGrads`] then writes zeros, even for NaN, and [`AdamW`](crate::optimizer::AdamW) changes
+/// nothing. AdamW can multiply by `scale` itself.
 #[derive(Clone, Copy, Debug)]
-pub struct ClipScale<B> {
+pub struct ClipFactor<B> {
     /// `[n]`, read: the squared sums of the chunks.
     pub partials: View<B, f64>,
     /// The largest norm; positive, or infinity for no clipping.
@@ -119,14 +120,14 @@ pub struct ClipScale<B> {
     pub guard: Option<Guard<B>>,
 }
 
-impl<B: Copy> ClipScale<B> {
+impl<B: Copy> ClipFactor<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If there are too many partial sums, another operand does not have one element, or `max_norm`
     /// is not positive.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(CLIP_SCALE.name);
+        let check = Check(CLIP_FACTOR.name);
         // The kernel advances by a multiple of the block size, and the index must not wrap around.
         let most = (u32::MAX - abi::CLIP_FACTOR_THREADS * abi::CLIP_FACTOR_LOADS) as usize;
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
@@ -149,7 +150,7 @@ impl<B: Copy> ClipScale<B> {
             max_norm: self.max_norm,
         };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &CLIP_SCALE, problem: Problem::Items(n), arguments })
+        Ok(Launch { kernel: &CLIP_FACTOR, problem: Problem::Items(n), arguments })
     }
 }
 
@@ -158,20 +159,20 @@ impl<B: Copy> ClipScale<B> {
 ///
 /// A scale of 1 changes no bit. A scale of 0 writes 0 to every element, even if it is NaN.
 #[derive(Clone, Copy, Debug)]
-pub struct Clip<'a, B> {
+pub struct ClipGrads<'a, B> {
     /// The tensors, updated.
     pub tensors: &'a [View<B, f32>],
     /// `[1]`, read.
     pub scale: View<B, f32>,
 }
 
-impl<B: Copy> Clip<'_, B> {
+impl<B: Copy> ClipGrads<'_, B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If `scale` does not have one element, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(CLIP.name);
+        let check = Check(CLIP_GRADS.name);
         check.length("scale", self.scale, 1)?;
         let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
         let problem = tensor_list::problem(check, chunks)?;
@@ -186,6 +187,6 @@ impl<B: Copy> Clip<'_, B> {
         let scale = Pointer::read(self.scale);
         let parameters = abi::ClipGradsParameters::<ArgumentTypes<B>> { table, scale };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &CLIP, problem, arguments })
+        Ok(Launch { kernel: &CLIP_GRADS, problem, arguments })
     }
 }

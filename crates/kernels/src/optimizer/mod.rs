@@ -1,9 +1,10 @@
 //! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
 //!
-//! A step runs [`FetchStepParameters`], [`Schedule`], [`SquaredSums`], [`ClipScale`] and [`AdamW`],
-//! which clips gradients as it reads them. [`Clip`] clips them in memory. Kernels read values that
-//! change from step to step from device memory, so a graph can be replayed unchanged. Kernels over
-//! lists of tensors process all of them in one launch; tensors are f32 of any shape.
+//! A step runs [`FetchStepParameters`], [`LrSchedule`], [`GradNormPartials`], [`ClipFactor`] and
+//! [`AdamW`], which clips gradients as it reads them. [`ClipGrads`] clips them in memory. Kernels
+//! read values that change from step to step from device memory, so a graph can be replayed
+//! unchanged. Kernels over lists of tensors process all of them in one launch; tensors are f32 of
+//! any shape.
 //!
 //! **Errors.** A launch fails if a length does not match or if a constant is outside of its range.
 //! A loss or gradient norm that is not finite is detected on the device; see [`Guard`].
@@ -20,9 +21,9 @@ mod schedule;
 mod step_parameters;
 
 pub use adamw::{ADAMW, AdamW, AdamWTensor};
-pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
-pub use clip::{SquaredSums, squared_sums_partials};
-pub use schedule::{Decay, SCHEDULE, Schedule};
+pub use clip::{CLIP_FACTOR, CLIP_GRADS, ClipFactor, ClipGrads, GRAD_NORM_PARTIALS, Guard};
+pub use clip::{GradNormPartials, grad_norm_partials_len};
+pub use schedule::{Decay, LR_SCHEDULE, LrSchedule};
 pub use step_parameters::{FETCH_STEP_PARAMETERS, FetchStepParameters};
 
 use crate::Kernel;
@@ -35,4 +36,4 @@ pub mod reference {
 
 /// The kernels of this family.
 pub(crate) static KERNELS: &[&Kernel] =
-    &[&ADAMW, &CLIP, &CLIP_SCALE, &SCHEDULE, &SQUARED_SUMS, &FETCH_STEP_PARAMETERS];
+    &[&ADAMW, &CLIP_GRADS, &CLIP_FACTOR, &LR_SCHEDULE, &GRAD_NORM_PARTIALS, &FETCH_STEP_PARAMETERS];

@@ -7,8 +7,8 @@ use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Problem, View};
 
-/// Kernel of [`Schedule`].
-pub static SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |problem, _| {
+/// Kernel of [`LrSchedule`].
+pub static LR_SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |problem, _| {
     // One warp; only one of its threads computes.
     problem.items().map(|_| linear(abi::LR_SCHEDULE.entry(), 1, 32))
 });
@@ -39,7 +39,7 @@ pub enum Decay {
 /// One thread computes in f64 and rounds once. The rate of step 0 is `peak_lr / warmup_steps`; the
 /// rate of the last step of the warm-up and of the next step is `peak_lr`.
 #[derive(Clone, Copy, Debug)]
-pub struct Schedule<B> {
+pub struct LrSchedule<B> {
     /// `[1]`, read: the step, counted from 0.
     pub step: View<B, u32>,
     /// `[SCALARS]`, written.
@@ -62,19 +62,19 @@ pub struct Schedule<B> {
     pub beta2: f64,
 }
 
-impl<B> Schedule<B> {
+impl<B> LrSchedule<B> {
     /// Number of scalars: `lr`, `lr / (1 − β1^t)`, `1 / sqrt(1 − β2^t)`.
     pub const SCALARS: usize = abi::scalar::COUNT;
 }
 
-impl<B: Copy> Schedule<B> {
+impl<B: Copy> LrSchedule<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If `step` or `scalars` has another length, a rate is not finite, or a beta is outside of [0,
     /// 1).
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let check = Check(SCHEDULE.name);
+        let check = Check(LR_SCHEDULE.name);
         check.length("step", self.step, 1)?;
         check.length("scalars", self.scalars, Self::SCALARS)?;
         for (name, rate) in [("peak_lr", self.peak_lr), ("min_lr", self.min_lr)] {
@@ -97,6 +97,6 @@ impl<B: Copy> Schedule<B> {
             beta2: self.beta2,
         };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &SCHEDULE, problem: Problem::Items(1), arguments })
+        Ok(Launch { kernel: &LR_SCHEDULE, problem: Problem::Items(1), arguments })
     }
 }

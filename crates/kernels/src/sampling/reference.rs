@@ -117,7 +117,7 @@ mod tests {
                 temperature: 1.0,
                 top_k,
                 top_p,
-                penalty: 1.0,
+                repetition_penalty: 1.0,
                 seed: 0,
                 draw: 0,
             };

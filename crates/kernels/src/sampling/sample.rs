@@ -33,8 +33,8 @@ pub static SAMPLE_PICK: Kernel = Kernel::new("sample_pick", &abi::SAMPLE_PICK, |
     problem.items().map(|_| linear(abi::SAMPLE_PICK.entry(), 1, abi::THREADS))
 });
 
-/// Kernel of [`MarkTokens`].
-pub static MARK_TOKENS: Kernel =
+/// Kernel of [`MarkSeenTokens`].
+pub static MARK_SEEN_TOKENS: Kernel =
     Kernel::new("mark_seen_tokens", &abi::MARK_SEEN_TOKENS, |problem, _| {
         let blocks = problem.items()?.div_ceil(abi::THREADS);
         Some(linear(abi::MARK_SEEN_TOKENS.entry(), blocks, abi::THREADS))
@@ -60,7 +60,7 @@ pub struct SamplingParameters {
     pub top_p: f32,
     /// Repetition penalty: positive logits of seen tokens are divided by it, negative ones
     /// multiplied; 1 for none.
-    pub penalty: f32,
+    pub repetition_penalty: f32,
     /// The seed of all draws.
     pub seed: u64,
     /// The number of the draw.
@@ -73,7 +73,7 @@ impl SamplingParameters {
 
     /// The operand `sampling` of [`Sample`].
     pub fn words(self) -> [u32; Self::LEN] {
-        let Self { temperature, top_k, top_p, penalty, seed, draw } = self;
+        let Self { temperature, top_k, top_p, repetition_penalty: penalty, seed, draw } = self;
         let mut words = [0; Self::LEN];
         words[word::TEMPERATURE] = temperature.to_bits();
         words[word::TOP_K] = top_k;
@@ -175,7 +175,7 @@ impl<B: Copy> Sample<B> {
 /// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are
 /// skipped.
 #[derive(Clone, Copy, Debug)]
-pub struct MarkTokens<B> {
+pub struct MarkSeenTokens<B> {
     /// `[n]`, read.
     pub tokens: View<B, u32>,
     /// `[vocab]`, written in part.
@@ -184,14 +184,14 @@ pub struct MarkTokens<B> {
     pub count: Option<View<B, u32>>,
 }
 
-impl<B: Copy> MarkTokens<B> {
+impl<B: Copy> MarkSeenTokens<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If `count` does not have one element, or there are too many tokens.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { tokens, seen, count } = self;
-        let check = Check(MARK_TOKENS.name);
+        let check = Check(MARK_SEEN_TOKENS.name);
         let n = check.size("the number of tokens", tokens.len())?;
         let vocab = check.size("vocab", seen.len())?;
         if let Some(count) = count {
@@ -205,6 +205,6 @@ impl<B: Copy> MarkTokens<B> {
             vocab,
         };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &MARK_TOKENS, problem: Problem::Items(n), arguments })
+        Ok(Launch { kernel: &MARK_SEEN_TOKENS, problem: Problem::Items(n), arguments })
     }
 }

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Decay, Schedule, TensorView};
+use retrograph_kernels::ops::{AdamW, AdamWTensor, ClipGrads, Decay, LrSchedule, TensorView};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
@@ -19,10 +19,10 @@ const RATE: LearningRate = LearningRate {
 const BETAS: (f64, f64) = (0.9, 0.999);
 const EPS: f32 = 1e-8;
 
-fn schedule(step: View<u64, u32>, scalars: View<u64, f32>, rate: LearningRate) -> Schedule<u64> {
+fn schedule(step: View<u64, u32>, scalars: View<u64, f32>, rate: LearningRate) -> LrSchedule<u64> {
     let LearningRate { peak_lr, min_lr, warmup_steps, decay_start, total_steps, decay } = rate;
     let (beta1, beta2) = BETAS;
-    Schedule {
+    LrSchedule {
         step,
         scalars,
         peak_lr,
@@ -146,8 +146,8 @@ fn scaled(
                 true => place_bf16(&tensor.grad).into(),
                 false => place(&tensor.grad).into(),
             },
-            first: place(&tensor.first),
-            second: place(&tensor.second),
+            exp_avg: place(&tensor.first),
+            exp_avg_sq: place(&tensor.second),
             copy: None,
             weight_decay: tensor.weight_decay,
         })
@@ -174,8 +174,8 @@ fn scaled(
             TensorView::Bf16(grad) => widened(&device.download(grad)),
             other => panic!("a gradient in {}", other.dtype()),
         },
-        first: device.download(views.first),
-        second: device.download(views.second),
+        first: device.download(views.exp_avg),
+        second: device.download(views.exp_avg_sq),
         copy: copy.map(|copy| device.download(copy)),
         ..*tensor
     };
@@ -189,13 +189,13 @@ fn expected(tensor: &Tensor, step: u32) -> Vec<f64> {
     let [param, grad, first, second] =
         [&tensor.param, &tensor.grad, &tensor.first, &tensor.second].map(|data| doubles(data));
     let states = (0..param.len()).map(|i| {
-        let state = AdamWState { param: param[i], first: first[i], second: second[i] };
+        let state = AdamWState { param: param[i], exp_avg: first[i], exp_avg_sq: second[i] };
         state.updated(grad[i], &constants, RATE.at(step), step)
     });
     let states: Vec<_> = states.collect();
     let params = states.iter().map(|state| state.param);
-    let firsts = states.iter().map(|state| state.first);
-    params.chain(firsts).chain(states.iter().map(|state| state.second)).collect()
+    let firsts = states.iter().map(|state| state.exp_avg);
+    params.chain(firsts).chain(states.iter().map(|state| state.exp_avg_sq)).collect()
 }
 
 fn list(data: &mut Data) -> Vec<Tensor> {
@@ -291,7 +291,7 @@ fn many_steps_match_the_reference() {
 fn expected_start(tensor: &mut Tensor) -> Vec<AdamWState> {
     tensor.first.fill(0.0);
     tensor.second.fill(0.0);
-    let start = |&param: &f32| AdamWState { param: param.into(), first: 0.0, second: 0.0 };
+    let start = |&param: &f32| AdamWState { param: param.into(), exp_avg: 0.0, exp_avg_sq: 0.0 };
     tensor.param.iter().map(start).collect()
 }
 
@@ -322,7 +322,7 @@ fn grad_scale_has_the_bits_of_clipping() {
             .iter()
             .map(|tensor| {
                 let (grad, scale) = (device.upload(&tensor.grad), device.upload(&[factor]));
-                device.run(&Clip { tensors: &[grad], scale }.launch().unwrap());
+                device.run(&ClipGrads { tensors: &[grad], scale }.launch().unwrap());
                 Tensor { grad: device.download(grad), ..tensor.clone() }
             })
             .collect();

@@ -244,7 +244,7 @@ fn bounds_of_other_lengths_are_refused_by_name() {
             v,
             out: floats(32),
             lse: floats(4),
-            parts: None,
+            split_f16: None,
             bounds,
             shape,
             scale: 1.0,

@@ -118,7 +118,7 @@ fn rotations_that_do_not_fit_are_refused() {
         v: k,
         grad_out: q,
         lse_delta: view(512),
-        parts: None,
+        split_f16: None,
         bounds: None,
         shape,
         scale: 0.5,

@@ -3,8 +3,8 @@
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
-    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
-    DecodeAttentionCombine, QkNormRope, Rope, RopeTensor, TokenPositions, rope_tables,
+    CacheScores, CacheSoftmax, CacheValues, DType, DecodeAttention, DecodeAttentionCombine,
+    KvCacheAppend, KvCacheShape, QkNormRope, Rope, RopeTensor, TokenPositions, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
@@ -17,8 +17,8 @@ use crate::support::{Data, Tolerance, doubles, same_bits};
 /// As for softmax; the weighted sum adds a rounding for each position.
 pub(crate) const TOLERANCE: f64 = 2e-5;
 
-pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> CacheShape {
-    CacheShape { capacity, heads, kv_heads, head_dim }
+pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> KvCacheShape {
+    KvCacheShape { capacity, heads, kv_heads, head_dim }
 }
 
 /// Query, keys and values; positions after the newest are NaN.
@@ -26,7 +26,7 @@ pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> CacheS
 struct Case {
     format: Format,
     shift: usize,
-    shape: CacheShape,
+    shape: KvCacheShape,
     position: usize,
     q: Vec<f32>,
     keys: Vec<f32>,
@@ -190,9 +190,9 @@ fn the_capacity_of_the_cache_changes_no_bit() {
     let small = Case::new(&mut data, [128, 4, 2, 8], 99);
     let extended = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
     let (keys, values, q) = (extended(&small.keys), extended(&small.values), small.q.clone());
-    let shape = CacheShape { capacity: 512, ..small.shape };
+    let shape = KvCacheShape { capacity: 512, ..small.shape };
     let large = Case { shape, keys, values, q, ..small };
-    let back = CacheShape { capacity: 128, ..shape };
+    let back = KvCacheShape { capacity: 128, ..shape };
     let small = Case {
         shape: back,
         keys: large.keys[..128 * 16].to_vec(),
@@ -242,7 +242,7 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
         ([40, 2, 1, 8], 0, 16, 16, Some(100)),
     ] {
         let shape = shape(sizes);
-        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
+        let KvCacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let width = kv_heads * head_dim;
         let [past_k, past_v] = [(); 2].map(|()| data.uniform(start * width, 1.0));
         let [new_k, new_v] = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
@@ -257,7 +257,8 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let (keys, values) = (device.upload(&new_k), device.upload(&new_v));
         let (caches, start_at, count_at) = (pair.into(), first, Some(kept));
-        let append = CacheAppend { keys, values, caches, start: start_at, count: count_at, shape };
+        let append =
+            KvCacheAppend { keys, values, caches, start: start_at, count: count_at, shape };
         device.run(&append.launch().unwrap());
         let held = |past: &[f32], new: &[f32]| {
             let mut all = [past, &new[..count * width]].concat();
@@ -332,7 +333,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let words = |name: &'static str, len| View::<&str, u32>::new(name, len);
     let shape = shape([8, 4, 2, 6]);
     let (cache, position) = (floats("cache", 96), words("position", 1));
-    let append = CacheAppend {
+    let append = KvCacheAppend {
         keys: floats("keys", 24),
         values: floats("values", 24),
         caches: [cache; 2].into(),
@@ -342,20 +343,20 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     };
     assert!(append.launch().is_ok());
     let error = |launch: Result<Launch<&str>, KernelError>| launch.unwrap_err().to_string();
-    let ragged = CacheAppend { keys: floats("keys", 25), ..append };
+    let ragged = KvCacheAppend { keys: floats("keys", 25), ..append };
     assert!(error(ragged.launch()).contains("whole tokens"));
-    let short = CacheAppend { caches: [cache, floats("cache", 95)].into(), ..append };
+    let short = KvCacheAppend { caches: [cache, floats("cache", 95)].into(), ..append };
     assert!(error(short.launch()).contains("value_cache"));
-    let groups = CacheAppend { shape: CacheShape { heads: 3, ..shape }, ..append };
+    let groups = KvCacheAppend { shape: KvCacheShape { heads: 3, ..shape }, ..append };
     assert!(error(groups.launch()).contains("kv_heads"));
 
     let halves = |len| View::<&str, bf16>::new("halves", len);
-    let wide = CacheAppend { caches: [halves(96); 2].into(), ..append };
+    let wide = KvCacheAppend { caches: [halves(96); 2].into(), ..append };
     assert!(wide.launch().is_ok());
-    let odd = CacheAppend { caches: [halves(96), halves(97).slice(1..97)].into(), ..append };
+    let odd = KvCacheAppend { caches: [halves(96), halves(97).slice(1..97)].into(), ..append };
     assert!(error(odd.launch()).contains("multiples of 4 bytes"));
-    let narrow = CacheShape { kv_heads: 1, head_dim: 3, ..shape };
-    let odd = CacheAppend { caches: [halves(24); 2].into(), shape: narrow, ..append };
+    let narrow = KvCacheShape { kv_heads: 1, head_dim: 3, ..shape };
+    let odd = KvCacheAppend { caches: [halves(24); 2].into(), shape: narrow, ..append };
     assert!(error(odd.launch()).contains("even number"));
 
     let (q, out) = (floats("q", 24), floats("out", 24));

@@ -2,8 +2,10 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{Clip, ClipScale, Guard, SquaredSums, squared_sums_partials};
-use retrograph_kernels::optimizer::reference::clip::{clip, clip_scale};
+use retrograph_kernels::ops::{
+    ClipFactor, ClipGrads, GradNormPartials, Guard, grad_norm_partials_len,
+};
+use retrograph_kernels::optimizer::reference::clip::{clip, clip_factor};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
@@ -39,14 +41,14 @@ fn run(tensors: &[Vec<f32>], max_norm: f32, seen: Seen) -> Clipped {
         })
         .collect();
     let lens: Vec<_> = tensors.iter().map(Vec::len).collect();
-    let partials = device.upload(&vec![f64::NAN; squared_sums_partials(&lens)]);
+    let partials = device.upload(&vec![f64::NAN; grad_norm_partials_len(&lens)]);
     let (scale, norm) = (device.upload(&[-1.0_f32]), device.upload(&[-1.0_f32]));
     let (loss, step) = (device.upload(&[seen.loss]), device.upload(&[seen.step]));
     let halt = device.upload(&[seen.halt]);
     let guard = Some(Guard { loss, step, halt });
-    device.run(&SquaredSums { tensors: &views, partials }.launch().unwrap());
-    device.run(&ClipScale { partials, max_norm, scale, norm, guard }.launch().unwrap());
-    device.run(&Clip { tensors: &views, scale }.launch().unwrap());
+    device.run(&GradNormPartials { tensors: &views, partials }.launch().unwrap());
+    device.run(&ClipFactor { partials, max_norm, scale, norm, guard }.launch().unwrap());
+    device.run(&ClipGrads { tensors: &views, scale }.launch().unwrap());
     Clipped {
         tensors: views.iter().map(|&view| device.download(view)).collect(),
         scale: device.download(scale)[0],
@@ -69,7 +71,7 @@ fn clipping_matches_its_reference_from_1e_minus_30_to_1e30() {
             let actual = run(&tensors, max_norm, FINE);
             let wide: Vec<_> = tensors.iter().map(|tensor| doubles(tensor)).collect();
             let slices: Vec<_> = wide.iter().map(Vec::as_slice).collect();
-            let expected = clip_scale(&slices, max_norm.into());
+            let expected = clip_factor(&slices, max_norm.into());
             let tolerance = Tolerance::relative(2e-7);
             tolerance.check(&[actual.norm], &[expected.norm], "norm");
             tolerance.check(&[actual.scale], &[expected.scale], "scale");
@@ -139,8 +141,8 @@ fn the_clip_factor_works_without_a_guard() {
     let device = Device::new();
     let partials = device.upload(&[9.0_f64, 16.0]);
     let (scale, norm) = (device.upload(&[0.0_f32]), device.upload(&[0.0_f32]));
-    let clip_scale = ClipScale { partials, max_norm: 2.5, scale, norm, guard: None };
-    device.run(&clip_scale.launch().unwrap());
+    let clip_factor = ClipFactor { partials, max_norm: 2.5, scale, norm, guard: None };
+    device.run(&clip_factor.launch().unwrap());
     assert_eq!((device.download(scale)[0], device.download(norm)[0]), (0.5, 5.0));
 }
 
@@ -148,7 +150,7 @@ fn the_clip_factor_works_without_a_guard() {
 fn squares_of_bf16_have_the_bits_of_the_same_values_in_f32() {
     let (mut data, device) = (Data::new("squares in bf16"), Device::new());
     for lens in [&[1][..], &[3, 0, 16_384, 5], &[16_385, 1031]] {
-        let partials = || device.upload(&vec![f64::NAN; squared_sums_partials(lens)]);
+        let partials = || device.upload(&vec![f64::NAN; grad_norm_partials_len(lens)]);
         let [in_f32, in_bf16] = [partials(), partials()];
         let rounded: Vec<Vec<bf16>> = lens
             .iter()
@@ -156,14 +158,14 @@ fn squares_of_bf16_have_the_bits_of_the_same_values_in_f32() {
             .collect();
         let wide = |tensor: &Vec<bf16>| tensor.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
         let views: Vec<_> = rounded.iter().map(|tensor| device.upload(&wide(tensor))).collect();
-        device.run(&SquaredSums { tensors: &views, partials: in_f32 }.launch().unwrap());
+        device.run(&GradNormPartials { tensors: &views, partials: in_f32 }.launch().unwrap());
         // Starts 2 bytes after an aligned address, as a slice may.
         let shifted = |tensor: &Vec<bf16>| {
             let padded = [&[bf16::NAN], &tensor[..]].concat();
             device.upload(&padded).slice(1..padded.len())
         };
         let views: Vec<_> = rounded.iter().map(shifted).collect();
-        device.run(&SquaredSums { tensors: &views, partials: in_bf16 }.launch().unwrap());
+        device.run(&GradNormPartials { tensors: &views, partials: in_bf16 }.launch().unwrap());
         let bits = |view| device.download(view).into_iter().map(f64::to_bits).collect::<Vec<_>>();
         assert_eq!(bits(in_f32), bits(in_bf16), "{lens:?}");
     }

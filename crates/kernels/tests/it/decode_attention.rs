@@ -5,7 +5,7 @@ use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{
-    CacheShape, DecodeAttention, DecodeAttentionCombine, GemmShape, LoraUpdate, QkNormRope,
+    DecodeAttention, DecodeAttentionCombine, GemmShape, KvCacheShape, LoraUpdate, QkNormRope,
     QkvProjection, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
@@ -27,7 +27,7 @@ struct Part {
 }
 
 struct Case {
-    shape: CacheShape,
+    shape: KvCacheShape,
     position: usize,
     format: Format,
     parts: [Part; 3],
@@ -43,7 +43,7 @@ impl Case {
         (position, rank, format): (usize, usize, Format),
     ) -> Self {
         let shape = shape(sizes);
-        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
+        let KvCacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let parts = [heads, kv_heads, kv_heads].map(|heads| Part {
             x: data.uniform(heads * head_dim, 1.0),
             t: data.uniform(rank, 1.0),

@@ -81,7 +81,7 @@ impl Weight {
         [self.magnitudes.len(), self.inputs, self.rank]
     }
 
-    /// Norms and factors. Operands start `shift` elements after an aligned address.
+    /// Norms and mag_norm_scales. Operands start `shift` elements after an aligned address.
     fn run(&self, shift: usize) -> [Vec<f32>; 2] {
         let device = Device::new();
         let place = |values: &[f32]| {
@@ -96,12 +96,12 @@ impl Weight {
                 device.upload(&rounded).slice(shift..rounded.len()).into()
             }
         };
-        let [norms, factors] = [(); 2].map(|()| device.unwritten(self.magnitudes.len()));
+        let [norms, mag_norm_scales] = [(); 2].map(|()| device.unwritten(self.magnitudes.len()));
         let [a, b, magnitudes] = [&self.a, &self.b, &self.magnitudes].map(|it| place(it));
         let Self { inputs, rank, scale, .. } = *self;
-        let launch = DoraNorms { w, a, b, magnitudes, norms, factors, inputs, rank, scale };
+        let launch = DoraNorms { w, a, b, magnitudes, norms, mag_norm_scales, inputs, rank, scale };
         device.run(&launch.launch().unwrap());
-        [device.download(norms), device.download(factors)]
+        [device.download(norms), device.download(mag_norm_scales)]
     }
 
     fn reference(&self) -> Vec<f64> {
@@ -118,7 +118,7 @@ impl Weight {
     }
 
     fn check(&self, what: &str) {
-        let [norms, factors] = self.run(0);
+        let [norms, mag_norm_scales] = self.run(0);
         let [_, inputs, rank] = self.sizes();
         let terms = (inputs + rank + 16) as f64;
         let expected = self.reference();
@@ -127,13 +127,13 @@ impl Weight {
         within(&norms, &expected, &bounds, &what);
         // The quotient with the written norm, as computed by the host.
         let quotients: Vec<_> = self.magnitudes.iter().zip(&norms).map(|(m, n)| m / n).collect();
-        for (found, expected) in factors.iter().zip(&quotients) {
+        for (found, expected) in mag_norm_scales.iter().zip(&quotients) {
             assert!(found == expected || found.is_nan() && expected.is_nan(), "{what}");
         }
         for shift in [0, 1, 3] {
             let again = self.run(shift);
             same_bits(&again[0], &norms, "norms again");
-            same_bits(&again[1], &factors, "factors again");
+            same_bits(&again[1], &mag_norm_scales, "mag_norm_scales again");
         }
     }
 }
@@ -170,8 +170,8 @@ fn norms_of_rows_with_nan_and_infinity_are_nan_and_infinite() {
     weight.b[39 * 3 + 2] = f32::NAN;
     weight.w[9 * 70..10 * 70].fill(0.0);
     weight.b[9 * 3..10 * 3].fill(0.0);
-    let [norms, factors] = weight.run(0);
-    for (row, (norm, factor)) in norms.iter().zip(&factors).enumerate() {
+    let [norms, mag_norm_scales] = weight.run(0);
+    for (row, (norm, factor)) in norms.iter().zip(&mag_norm_scales).enumerate() {
         match row {
             7 | 39 => assert!(norm.is_nan() && factor.is_nan(), "{row}"),
             8 => assert!(*norm == f32::INFINITY && *factor == 0.0, "{row}"),
@@ -186,7 +186,7 @@ struct Scaled {
     shape: DoraScaleShape,
     x: Vec<f32>,
     grad_out: Vec<f32>,
-    factors: Vec<f32>,
+    mag_norm_scales: Vec<f32>,
     norms: Vec<f32>,
     bias: Vec<f32>,
 }
@@ -208,8 +208,8 @@ impl Scaled {
         let norms = data.uniform(columns, 1.0).into_iter().map(|x| x.abs() + 0.5).collect();
         // Representable in bf16, so that every dtype has the same values.
         let [x, grad_out] = [size, 1.0 / size].map(|it| rounded(&data.uniform(rows * columns, it)));
-        let [factors, bias] = [1.0, size].map(|it| data.uniform(columns, it));
-        Self { shape: DoraScaleShape { rows, columns }, x, grad_out, factors, norms, bias }
+        let [mag_norm_scales, bias] = [1.0, size].map(|it| data.uniform(columns, it));
+        Self { shape: DoraScaleShape { rows, columns }, x, grad_out, mag_norm_scales, norms, bias }
     }
 
     /// y in f32 and rounded to bf16.
@@ -219,11 +219,11 @@ impl Scaled {
         let y = device.unwritten(self.x.len());
         let y_bf16 = device.upload(&vec![bf16::from_bits(0x7fd0); self.x.len()]);
         let bias = biased.then(|| device.upload(&self.bias));
-        let (factors, shape) = (device.upload(&self.factors), self.shape);
-        let launch = DoraScale { x, factors, bias, y: Output::Both(y, y_bf16), shape };
+        let (mag_norm_scales, shape) = (device.upload(&self.mag_norm_scales), self.shape);
+        let launch = DoraScale { x, mag_norm_scales, bias, y: Output::Both(y, y_bf16), shape };
         device.run(&launch.launch().unwrap());
         let alone = device.unwritten(self.x.len());
-        device.run(&DoraScale { x, factors, bias, y: alone, shape }.launch().unwrap());
+        device.run(&DoraScale { x, mag_norm_scales, bias, y: alone, shape }.launch().unwrap());
         same_bits(&device.download(alone), &device.download(y), "one output or two");
         let y_bf16: Vec<f32> = device.download(y_bf16).into_iter().map(bf16::to_f32).collect();
         [device.download(y), y_bf16]
@@ -234,11 +234,19 @@ impl Scaled {
         let (device, shape) = (Device::new(), self.shape);
         let grad_out = both(&device, &self.grad_out, grad_in_bf16);
         let x = both(&device, &self.x, x_in_bf16);
-        let [factors, norms] = [&self.factors, &self.norms].map(|it| device.upload(it));
+        let [mag_norm_scales, norms] =
+            [&self.mag_norm_scales, &self.norms].map(|it| device.upload(it));
         let grad_input = device.unwritten(self.x.len());
         let grad_magnitudes = device.unwritten(shape.runs() * shape.columns);
-        let launch =
-            DoraScaleBackward { grad_out, x, factors, norms, grad_input, grad_magnitudes, shape };
+        let launch = DoraScaleBackward {
+            grad_out,
+            x,
+            mag_norm_scales,
+            norms,
+            grad_input,
+            grad_magnitudes,
+            shape,
+        };
         device.run(&launch.launch().unwrap());
         let (rows, columns, accumulate) = (shape.runs(), shape.columns, false);
         let out = device.unwritten(columns);
@@ -255,7 +263,8 @@ fn scaled_columns_match_their_reference() {
         let scaled = Scaled::new(&mut data, shape, 1.0);
         for biased in [false, true] {
             let bias = if biased { doubles(&scaled.bias) } else { vec![0.0; shape[1]] };
-            let expected = reference::scale(&doubles(&scaled.x), &doubles(&scaled.factors), &bias);
+            let expected =
+                reference::scale(&doubles(&scaled.x), &doubles(&scaled.mag_norm_scales), &bias);
             let [y, y_bf16] = scaled.forward((false, biased));
             within(&y, &expected, &vec![4.0 * UNIT; y.len()], &format!("{shape:?}"));
             same_bits(&y_bf16, &rounded(&y), "rounded");
@@ -271,9 +280,10 @@ fn gradients_of_scaled_columns_match_their_reference() {
         for size in [1.0, 1e-30, 1e30] {
             let scaled = Scaled::new(&mut data, shape, size);
             let [grad_out, x] = [&scaled.grad_out, &scaled.x].map(|it| doubles(it));
-            let [factors, norms] = [&scaled.factors, &scaled.norms].map(|it| doubles(it));
+            let [mag_norm_scales, norms] =
+                [&scaled.mag_norm_scales, &scaled.norms].map(|it| doubles(it));
             let [grads, magnitudes] =
-                reference::scale_backward([&grad_out, &x], [&factors, &norms]);
+                reference::scale_backward([&grad_out, &x], [&mag_norm_scales, &norms]);
             let found = scaled.backward([false, false]);
             let what = format!("{shape:?} of {size:e}");
             let bounds: Vec<_> = grads.iter().map(|grad| 2.0 * UNIT * grad.abs()).collect();
@@ -295,11 +305,12 @@ fn gradients_are_those_of_the_formula() {
     let [rows, columns] = [5, 3];
     let scaled = Scaled::new(&mut data, [rows, columns], 1.0);
     let [grad_out, x] = [&scaled.grad_out, &scaled.x].map(|it| doubles(it));
-    let [factors, norms] = [&scaled.factors, &scaled.norms].map(|it| doubles(it));
-    let magnitudes: Vec<f64> = factors.iter().zip(&norms).map(|(it, norm)| it * norm).collect();
+    let [mag_norm_scales, norms] = [&scaled.mag_norm_scales, &scaled.norms].map(|it| doubles(it));
+    let magnitudes: Vec<f64> =
+        mag_norm_scales.iter().zip(&norms).map(|(it, norm)| it * norm).collect();
     let loss = |x: &[f64], magnitudes: &[f64]| -> f64 {
-        let factors: Vec<_> = magnitudes.iter().zip(&norms).map(|(m, n)| m / n).collect();
-        let y = reference::scale(x, &factors, &vec![0.5; columns]);
+        let mag_norm_scales: Vec<_> = magnitudes.iter().zip(&norms).map(|(m, n)| m / n).collect();
+        let y = reference::scale(x, &mag_norm_scales, &vec![0.5; columns]);
         y.iter().zip(&grad_out).map(|(y, grad)| y * grad).sum()
     };
     let [grad_input, grad_magnitudes] = scaled.backward([false, false]);
@@ -330,11 +341,11 @@ fn nan_stays_in_its_element_and_its_column() {
 #[test]
 fn operands_must_fit_and_accesses_are_declared() {
     let view = |name, len| View::<&'static str, f32>::new(name, len);
-    let norms = |a, factors| {
+    let norms = |a, mag_norm_scales| {
         let (w, b, inputs, rank, scale) = (view("w", 24), view("b", 6), 8, 2, 1.0);
         let (magnitudes, norms) = (view("magnitudes", 3), view("norms", 3));
-        let (a, factors) = (view("a", a), view("factors", factors));
-        DoraNorms { w, a, b, magnitudes, norms, factors, inputs, rank, scale }.launch()
+        let (a, mag_norm_scales) = (view("a", a), view("mag_norm_scales", mag_norm_scales));
+        DoraNorms { w, a, b, magnitudes, norms, mag_norm_scales, inputs, rank, scale }.launch()
     };
     let accesses = |launch: retrograph_kernels::Launch<&'static str>| {
         let buffers = launch.arguments().iter().flat_map(Argument::buffers);
@@ -347,32 +358,45 @@ fn operands_must_fit_and_accesses_are_declared() {
         ("b", read),
         ("magnitudes", read),
         ("norms", write),
-        ("factors", write),
+        ("mag_norm_scales", write),
     ];
     assert_eq!(accesses(norms(16, 3).unwrap()), expected);
     assert!(matches!(norms(15, 3), Err(KernelError::Length { operand: "a", .. })));
-    assert!(matches!(norms(16, 2), Err(KernelError::Length { operand: "factors", .. })));
+    assert!(matches!(norms(16, 2), Err(KernelError::Length { operand: "mag_norm_scales", .. })));
     let shape = DoraScaleShape { rows: 3, columns: 4 };
-    let scale = |x, factors, y| {
-        let (x, factors, bias) = (view("x", x), view("factors", factors), Some(view("bias", 4)));
-        DoraScale { x, factors, bias, y: view("y", y), shape }.launch()
+    let scale = |x, mag_norm_scales, y| {
+        let (x, mag_norm_scales, bias) =
+            (view("x", x), view("mag_norm_scales", mag_norm_scales), Some(view("bias", 4)));
+        DoraScale { x, mag_norm_scales, bias, y: view("y", y), shape }.launch()
     };
-    let expected = [("x", read), ("factors", read), ("bias", read), ("y", write)];
+    let expected = [("x", read), ("mag_norm_scales", read), ("bias", read), ("y", write)];
     assert_eq!(accesses(scale(12, 4, 12).unwrap()), expected);
     assert!(matches!(scale(11, 4, 12), Err(KernelError::Length { operand: "x", .. })));
-    assert!(matches!(scale(12, 3, 12), Err(KernelError::Length { operand: "factors", .. })));
+    assert!(matches!(
+        scale(12, 3, 12),
+        Err(KernelError::Length { operand: "mag_norm_scales", .. })
+    ));
     assert!(matches!(scale(12, 4, 13), Err(KernelError::Length { operand: "y", .. })));
     let backward = |partials| {
         let (grad_out, x) = (view("dy", 12).into(), view("x", 12).into());
-        let (factors, norms, grad_input) = (view("factors", 4), view("norms", 4), view("dx", 12));
+        let (mag_norm_scales, norms, grad_input) =
+            (view("mag_norm_scales", 4), view("norms", 4), view("dx", 12));
         let grad_magnitudes = view("dm", partials);
-        DoraScaleBackward { grad_out, x, factors, norms, grad_input, grad_magnitudes, shape }
-            .launch()
+        DoraScaleBackward {
+            grad_out,
+            x,
+            mag_norm_scales,
+            norms,
+            grad_input,
+            grad_magnitudes,
+            shape,
+        }
+        .launch()
     };
     let expected = [
         ("dy", read),
         ("x", read),
-        ("factors", read),
+        ("mag_norm_scales", read),
         ("norms", read),
         ("dx", write),
         ("dm", write),

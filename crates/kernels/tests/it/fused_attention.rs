@@ -79,10 +79,19 @@ fn heads_of_64_96_and_128_use_wgmma_on_hopper() {
         let (bf16, f32) = (View::<u64, bf16>::new(4096, len), View::<u64, f32>::new(1 << 20, len));
         let (shape, lse) = (shape([1, tokens, 2, 2, head_dim]), View::new(8192, 2 * tokens));
         let [q, k, v] = [bf16.into(); 3];
-        let launch =
-            FusedAttention { q, k, v, out: f32, lse, parts: None, bounds: None, shape, scale: 1.0 }
-                .launch()
-                .unwrap();
+        let launch = FusedAttention {
+            q,
+            k,
+            v,
+            out: f32,
+            lse,
+            split_f16: None,
+            bounds: None,
+            shape,
+            scale: 1.0,
+        }
+        .launch()
+        .unwrap();
         let entry = |target| launch.dispatch(target).entry;
         let hopper = entry(SmTarget::for_device(9, 0).unwrap());
         assert_eq!(hopper.contains("wgmma"), expected, "{hopper}");
@@ -94,8 +103,8 @@ fn heads_of_64_96_and_128_use_wgmma_on_hopper() {
 fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
     let shape = shape([1, 4, 2, 2, 64]);
     let matrix = || SplitMatrix {
-        parts: View::<u64, f16>::new(1 << 22, 2 * 512),
-        count: 2,
+        terms: View::<u64, f16>::new(1 << 22, 2 * 512),
+        term_count: 2,
         scales: View::new(1 << 23, 4),
     };
     let f32 = View::<u64, f32>::new(1 << 20, 512);
@@ -107,7 +116,7 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
         v,
         out: f32,
         lse,
-        parts: Some([(); 3].map(|()| matrix())),
+        split_f16: Some([(); 3].map(|()| matrix())),
         bounds: None,
         shape,
         scale: 1.0,
@@ -117,14 +126,14 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
     let hopper = SmTarget::for_device(9, 0).unwrap();
     assert_eq!(entry(attention, hopper), "flash_attention_f32_wgmma_hd64");
     assert_eq!(entry(attention, SmTarget::portable(80)), "flash_attention_f32_hd64");
-    let without = FusedAttention { parts: None, ..attention };
+    let without = FusedAttention { split_f16: None, ..attention };
     assert_eq!(entry(without, hopper), "flash_attention_f32_hd64");
 
     let refused = |parts| {
-        let attention = FusedAttention { parts: Some(parts), ..attention };
+        let attention = FusedAttention { split_f16: Some(parts), ..attention };
         attention.launch().unwrap_err().to_string()
     };
-    let one = SplitMatrix { parts: View::new(1 << 22, 512), count: 1, ..matrix() };
+    let one = SplitMatrix { terms: View::new(1 << 22, 512), term_count: 1, ..matrix() };
     assert!(refused([matrix(), one, matrix()]).contains("two parts"));
     let short = SplitMatrix { scales: View::new(1 << 23, 3), ..matrix() };
     assert!(refused([short, matrix(), matrix()]).contains("the scales of q"));
@@ -285,7 +294,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: view(16).into(),
         out: view(32),
         lse: view(4),
-        parts: None,
+        split_f16: None,
         bounds: None,
         shape,
         scale: 0.5,
@@ -325,7 +334,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: good.v,
         grad_out: view(32).into(),
         lse_delta: view(512),
-        parts: None,
+        split_f16: None,
         bounds: None,
         shape,
         scale: 0.5,

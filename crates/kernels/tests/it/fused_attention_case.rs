@@ -48,11 +48,11 @@ pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorV
 /// Splits a tensor of `rows` tokens.
 fn split(device: &Device, tensor: TensorView<u64>, rows: usize) -> SplitMatrix<u64> {
     let TensorView::F32(x) = tensor else { panic!("only f32 is split") };
-    let count = SplitMatrix::<u64>::PARTS;
-    let parts = device.upload(&vec![f16::MAX; count * x.len()]);
-    let out = SplitMatrix { parts, count, scales: device.unwritten(rows) };
+    let count = SplitMatrix::<u64>::MAX_TERMS;
+    let terms = device.upload(&vec![f16::MAX; count * x.len()]);
+    let out = SplitMatrix { terms, term_count: count, scales: device.unwritten(rows) };
     let columns = x.len().checked_div(rows).unwrap_or(0);
-    device.run(&Split { x, factors: None, out, rows, columns }.launch().unwrap());
+    device.run(&Split { x, column_scales: None, out, rows, columns }.launch().unwrap());
     out
 }
 
@@ -82,8 +82,8 @@ pub(crate) const FORMS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Whether kernels support operands of this type and shape.
 pub(crate) fn is_supported(compute: DType, shape: AttentionShape) -> bool {
-    let in_parts = compute == DType::F16;
-    shape.can_be_fused(compute) && (!in_parts || [64, 96, 128].contains(&shape.head_dim))
+    let in_terms = compute == DType::F16;
+    shape.can_be_fused(compute) && (!in_terms || [64, 96, 128].contains(&shape.head_dim))
 }
 
 /// Operands and the softmax scale.
@@ -143,16 +143,16 @@ impl Case {
             let query_ends = device.upload(&ends.collect::<Vec<_>>());
             AttentionBounds { first_keys: device.upload(first_keys), query_ends }
         });
-        let parts = (compute == DType::F16)
+        let terms = (compute == DType::F16)
             .then(|| [q, k, v, grad_out].map(|it| split(device, it, shape.batch * shape.seq)));
-        let forward_parts = parts.map(|[q, k, v, _]| [q, k, v]);
+        let forward_terms = terms.map(|[q, k, v, _]| [q, k, v]);
         let forward = FusedAttention {
             q,
             k,
             v,
             out: output,
             lse,
-            parts: forward_parts,
+            split_f16: forward_terms,
             bounds,
             shape,
             scale,
@@ -170,8 +170,17 @@ impl Case {
         let preprocess =
             AttentionBackwardPreprocess { out: out_read, grad_out, lse, lse_delta, shape };
         device.run(&preprocess.launch().unwrap());
-        let inputs =
-            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
+        let inputs = AttentionBackwardInputs {
+            q,
+            k,
+            v,
+            grad_out,
+            lse_delta,
+            split_f16: terms,
+            bounds,
+            shape,
+            scale,
+        };
         let rope = self.rope.as_ref().map(|rope| AttentionRope {
             cos: device.upload(&rope.cos),
             sin: device.upload(&rope.sin),

@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
-    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, KvCache, TensorView,
+    CacheScores, CacheSoftmax, CacheValues, DType, KvCache, KvCacheAppend, KvCacheShape, TensorView,
 };
 
 use crate::cache::{TOLERANCE, shape};
@@ -52,7 +52,7 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         ([20, 3, 3, 4], 17, 8, 3),
     ] {
         let shape = shape(sizes);
-        let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
+        let KvCacheShape { capacity, heads, kv_heads, head_dim } = shape;
         let width = kv_heads * head_dim;
         let past = [(); 2].map(|()| rounded(&data.uniform(capacity * width, 1.0)));
         let new = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
@@ -62,7 +62,7 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         let [keys, values] = [0, 1].map(|i| device.upload(&new[i]));
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let append =
-            CacheAppend { keys, values, caches: pair, start: first, count: Some(kept), shape };
+            KvCacheAppend { keys, values, caches: pair, start: first, count: Some(kept), shape };
         device.run(&append.launch().unwrap());
         let expected = [0, 1].map(|i| {
             let (mut all, new) = (past[i].clone(), rounded(&new[i][..count * width]));
@@ -116,7 +116,7 @@ fn special_values_survive_rounding_to_a_bf16_cache() {
     let caches: KvCache<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
     let (rows, start) = (device.upload(&new), device.upload(&[1u32]));
     let shape = shape([2, 1, 1, 8]);
-    let append = CacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
+    let append = KvCacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
     device.run(&append.launch().unwrap());
     for cache in caches.views() {
         let found = contents(&device, cache);

@@ -98,14 +98,14 @@ fn rows_are_scaled_by_their_factor() {
         let device = Device::new();
         let x = Data::new("rows").uniform(rows * width, 1.0);
         let values: Vec<f32> = (0..count).map(|factor| factor as f32 - 0.5).collect();
-        let (input, factors) = (device.upload(&x), device.upload(&values));
+        let (input, scales) = (device.upload(&x), device.upload(&values));
         let out = device.unwritten(rows * width);
-        device.run(&ScaleRows { x: input, factors, out, rows }.launch().unwrap());
+        device.run(&ScaleRows { x: input, scales, out, rows }.launch().unwrap());
         let of = |at: usize| values[at / width / (rows / count)];
         let expected: Vec<f32> = x.iter().enumerate().map(|(at, x)| x * of(at)).collect();
         same_bits(&device.download(out), &expected, "scaled rows");
     }
     let device = Device::new();
-    let (x, factors) = (device.upload(&[0.0f32; 6]), device.upload(&[1.0f32; 2]));
-    assert!(ScaleRows { x, factors, out: x, rows: 3 }.launch().is_err());
+    let (x, scales) = (device.upload(&[0.0f32; 6]), device.upload(&[1.0f32; 2]));
+    assert!(ScaleRows { x, scales, out: x, rows: 3 }.launch().is_err());
 }

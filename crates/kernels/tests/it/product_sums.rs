@@ -1,7 +1,7 @@
 //! Sums of GEMMs in one launch.
 
 use half::bf16;
-use retrograph_kernels::ops::{DType, DgradFactors, DgradSum, FpropSum, GemmShape, TensorView};
+use retrograph_kernels::ops::{DType, DgradOperands, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
@@ -88,8 +88,8 @@ impl Update {
                 FpropSum { x: [a, t], w: [w, b], bias, y: c, rows, inputs, outputs }.launch()
             }
             _ => {
-                let first = DgradFactors { grad_out: a, w, outputs };
-                let added = [DgradFactors { grad_out: t, w: b, outputs: rank }];
+                let first = DgradOperands { grad_out: a, w, outputs };
+                let added = [DgradOperands { grad_out: t, w: b, outputs: rank }];
                 DgradSum { products: (first, &added), grad_input: c, rows, inputs }.launch()
             }
         }
@@ -216,7 +216,7 @@ fn every_added_product_continues_the_chain() {
             let part = (0..rows).flat_map(|row| &dy[row * total + first..][..outputs]);
             let part: Vec<f32> = part.copied().collect();
             let rows_of_w = &w[first * inputs..][..outputs * inputs];
-            factors.push(DgradFactors { grad_out: upload(&part), w: upload(rows_of_w), outputs });
+            factors.push(DgradOperands { grad_out: upload(&part), w: upload(rows_of_w), outputs });
             first += outputs;
         }
         let case = Case::new(Op::Dgrad, shape([rows, inputs, total]), (&dy, &w));

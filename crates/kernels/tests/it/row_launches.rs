@@ -2,9 +2,9 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Decay, Embedding, EmbeddingBackward, Mean,
-    Output, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SplitMatrix,
-    SquaredSums, SwiGluBackward, TensorView, squared_sums_partials,
+    AdamW, AdamWTensor, Add, ClipFactor, ClipGrads, ColumnSum, Decay, Embedding, EmbeddingBackward,
+    GradNormPartials, LrSchedule, Mean, Output, ResidualAdd, RmsNorm, RmsNormBackward,
+    RmsNormGammaReduce, Silu, SplitMatrix, SwiGluBackward, TensorView, grad_norm_partials_len,
 };
 use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
 
@@ -88,7 +88,8 @@ fn norms_check_every_length() {
     assert_eq!(refused(launch), "grad_out");
     let halves = Gradient::from(View::<_, bf16>::new("grad_out", 12));
     rms_norm_backward(&[halves, grad_out[0], halves]).launch().unwrap();
-    let split = SplitMatrix { parts: View::new("parts", 24), count: 2, scales: view("scales", 3) };
+    let split =
+        SplitMatrix { terms: View::new("parts", 24), term_count: 2, scales: view("scales", 3) };
     let launch = rms_norm_backward(&[halves, split.into()]).launch();
     assert!(matches!(launch, Err(KernelError::UnsupportedDType { .. })));
     for number in [0, 4] {
@@ -202,9 +203,9 @@ fn embeddings_check_their_lengths() {
 #[test]
 fn lists_become_tables_of_chunks() {
     let tensors = [view("a", 20_000), view("b", 0), view("c", 3)];
-    let partials = View::new("partials", squared_sums_partials(&[20_000, 0, 3]));
+    let partials = View::new("partials", grad_norm_partials_len(&[20_000, 0, 3]));
     assert_eq!(partials.len(), 3);
-    let launch = SquaredSums { tensors: &tensors, partials }.launch().unwrap();
+    let launch = GradNormPartials { tensors: &tensors, partials }.launch().unwrap();
     assert_eq!(launch.dispatch(SmTarget::exact(90)).grid, [3, 1, 1]);
     let Argument::Table(cells) = &launch.arguments()[0] else { panic!("the first is a table") };
     let words = |first| {
@@ -219,12 +220,12 @@ fn lists_become_tables_of_chunks() {
     let expected = ["a", "a", "c"].map(|name| (name, Access::Read));
     assert_eq!(accesses(&launch)[..3], expected);
     let scale = view("scale", 1);
-    let clip = Clip { tensors: &tensors, scale }.launch().unwrap();
+    let clip = ClipGrads { tensors: &tensors, scale }.launch().unwrap();
     assert_eq!(accesses(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
-    let none = Clip { tensors: &[], scale }.launch().unwrap();
+    let none = ClipGrads { tensors: &[], scale }.launch().unwrap();
     assert!(none.dispatch(SmTarget::exact(90)).is_empty());
     let partials = View::new("partials", 2);
-    assert_eq!(refused(SquaredSums { tensors: &tensors, partials }.launch()), "partials");
+    assert_eq!(refused(GradNormPartials { tensors: &tensors, partials }.launch()), "partials");
 }
 
 #[test]
@@ -232,8 +233,8 @@ fn clipping_needs_a_positive_norm() {
     for max_norm in [0.0, -1.0, f32::NAN] {
         let partials = View::new("partials", 2);
         let (scale, norm) = (view("scale", 1), view("norm", 1));
-        let clip_scale = ClipScale { partials, max_norm, scale, norm, guard: None };
-        assert_eq!(refused(clip_scale.launch()), "max_norm");
+        let clip_factor = ClipFactor { partials, max_norm, scale, norm, guard: None };
+        assert_eq!(refused(clip_factor.launch()), "max_norm");
     }
 }
 
@@ -242,8 +243,14 @@ fn adamw_checks_its_tensors_and_constants() {
     let [param, grad, first, second] =
         ["param", "grad", "first", "second"].map(|name| view(name, 8));
     let copy = Some(View::new("copy", 8));
-    let tensors =
-        [AdamWTensor { param, grad: grad.into(), first, second, copy, weight_decay: 0.1 }];
+    let tensors = [AdamWTensor {
+        param,
+        grad: grad.into(),
+        exp_avg: first,
+        exp_avg_sq: second,
+        copy,
+        weight_decay: 0.1,
+    }];
     let adamw = AdamW {
         tensors: &tensors,
         scalars: view("scalars", 3),
@@ -271,7 +278,7 @@ fn adamw_checks_its_tensors_and_constants() {
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "copy");
     let decay = [AdamWTensor { weight_decay: f32::INFINITY, ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &decay, ..adamw }.launch()), "weight_decay");
-    let schedule = Schedule {
+    let schedule = LrSchedule {
         step: View::new("step", 1),
         scalars: view("scalars", 3),
         peak_lr: f64::NAN,

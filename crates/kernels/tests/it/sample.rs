@@ -1,13 +1,19 @@
 //! Sampling against its reference.
 
-use retrograph_kernels::ops::{MarkTokens, Sample, SamplingParameters, sample_chunks};
+use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
 
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
-const PLAIN: SamplingParameters =
-    SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0, penalty: 1.0, seed: 7, draw: 0 };
+const PLAIN: SamplingParameters = SamplingParameters {
+    temperature: 1.0,
+    top_k: 0,
+    top_p: 1.0,
+    repetition_penalty: 1.0,
+    seed: 7,
+    draw: 0,
+};
 
 struct Outcome {
     token: usize,
@@ -48,7 +54,7 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
     assert_eq!(outcome.status, 0, "{what}");
     let flags: Vec<bool> = seen.iter().map(|&seen| seen != 0).collect();
     // The penalty is a single f32 operation.
-    let z: Vec<f64> = adjusted(&doubles(logits), &flags, sampling.penalty.into())
+    let z: Vec<f64> = adjusted(&doubles(logits), &flags, sampling.repetition_penalty.into())
         .into_iter()
         .map(|z| f64::from(z as f32))
         .collect();
@@ -78,8 +84,20 @@ fn every_sampling_method_agrees_with_the_reference() {
         |_| PLAIN,
         |vocab| SamplingParameters { temperature: 0.7, top_k: (vocab / 7) as u32, ..PLAIN },
         |_| SamplingParameters { temperature: 1.3, top_p: 0.8, ..PLAIN },
-        |_| SamplingParameters { temperature: 0.7, top_k: 20, top_p: 0.8, penalty: 1.1, ..PLAIN },
-        |_| SamplingParameters { top_k: 3, top_p: 0.99, penalty: 0.5, seed: u64::MAX, ..PLAIN },
+        |_| SamplingParameters {
+            temperature: 0.7,
+            top_k: 20,
+            top_p: 0.8,
+            repetition_penalty: 1.1,
+            ..PLAIN
+        },
+        |_| SamplingParameters {
+            top_k: 3,
+            top_p: 0.99,
+            repetition_penalty: 0.5,
+            seed: u64::MAX,
+            ..PLAIN
+        },
     ];
     for vocab in [1, 2, 31, 256, 1023, 1024, 1025, 5003, 20_000] {
         for (index, sampling) in samplings.iter().enumerate() {
@@ -139,7 +157,7 @@ fn extreme_logits_and_settings_choose_a_possible_token() {
     let seen = vec![1; 600];
     for scale in [1e-30, 1e30] {
         let logits = data.uniform(600, scale);
-        let greedy = SamplingParameters { temperature: 0.0, penalty: 1.5, ..PLAIN };
+        let greedy = SamplingParameters { temperature: 0.0, repetition_penalty: 1.5, ..PLAIN };
         check(&logits, &seen, greedy);
         for temperature in [1e-30, 1e30] {
             let sampling = SamplingParameters { temperature, top_k: 50, ..PLAIN };
@@ -185,8 +203,8 @@ fn tokens_are_marked_once_and_others_not_at_all() {
     let seen = device.upload(&[0u32; 8]);
     let tokens = device.upload(&[3, 3, 8, u32::MAX, 0, 5, 6]);
     let count = device.upload(&[6u32]);
-    device.run(&MarkTokens { tokens, seen, count: Some(count) }.launch().unwrap());
+    device.run(&MarkSeenTokens { tokens, seen, count: Some(count) }.launch().unwrap());
     assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 0, 0]);
-    device.run(&MarkTokens { tokens, seen, count: None }.launch().unwrap());
+    device.run(&MarkSeenTokens { tokens, seen, count: None }.launch().unwrap());
     assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 1, 0]);
 }

@@ -1,4 +1,4 @@
-//! Matrices split into two f16 parts, and their products.
+//! Matrices split into two f16 terms, and their products.
 
 use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
@@ -28,38 +28,38 @@ const SHAPES: [[usize; 3]; 9] = [
 
 /// A split matrix of `rows` × `columns` elements, initialized to NaN.
 pub(crate) fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
-    unwritten_parts(device, [rows, columns], SplitMatrix::<u64>::PARTS)
+    unwritten_terms(device, [rows, columns], SplitMatrix::<u64>::MAX_TERMS)
 }
 
-fn unwritten_parts(device: &Device, [rows, columns]: [usize; 2], count: usize) -> SplitMatrix<u64> {
-    let parts = device.upload(&vec![f16::NAN; count * rows * columns]);
-    SplitMatrix { parts, count, scales: device.unwritten(rows) }
+fn unwritten_terms(device: &Device, [rows, columns]: [usize; 2], count: usize) -> SplitMatrix<u64> {
+    let terms = device.upload(&vec![f16::NAN; count * rows * columns]);
+    SplitMatrix { terms, term_count: count, scales: device.unwritten(rows) }
 }
 
 fn split(
     device: &Device,
     (values, [rows, columns]): (&[f32], [usize; 2]),
-    factors: Option<View<u64, f32>>,
+    column_scales: Option<View<u64, f32>>,
 ) -> SplitMatrix<u64> {
-    split_into(device, (values, factors), unwritten(device, rows, columns), [rows, columns])
+    split_into(device, (values, column_scales), unwritten(device, rows, columns), [rows, columns])
 }
 
 fn split_into(
     device: &Device,
-    (values, factors): (&[f32], Option<View<u64, f32>>),
+    (values, column_scales): (&[f32], Option<View<u64, f32>>),
     out: SplitMatrix<u64>,
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<u64> {
     let x = device.upload(values);
-    device.run(&Split { x, factors, out, rows, columns }.launch().unwrap());
+    device.run(&Split { x, column_scales, out, rows, columns }.launch().unwrap());
     out
 }
 
 /// The values of a split matrix in f64.
 fn joined(device: &Device, matrix: SplitMatrix<u64>, columns: usize) -> Vec<f64> {
-    let parts: Vec<f16> = device.download(matrix.parts);
+    let terms: Vec<f16> = device.download(matrix.terms);
     let scales: Vec<f32> = device.download(matrix.scales);
-    let (hi, lo) = parts.split_at(parts.len() / 2);
+    let (hi, lo) = terms.split_at(terms.len() / 2);
     let sums = hi.iter().zip(lo).map(|(hi, lo)| hi.to_f64() + lo.to_f64());
     sums.enumerate().map(|(at, sum)| sum * f64::from(scales[at / columns])).collect()
 }
@@ -72,21 +72,21 @@ struct Case<'a> {
     /// x or dy, and w.
     operands: [&'a [f32]; 2],
     bias: Option<&'a [f32]>,
-    /// Parts of w.
-    parts: usize,
+    /// Terms of w.
+    terms: usize,
     /// Splits of the contraction.
     splits: usize,
 }
 
 impl<'a> Case<'a> {
     fn new(op: Op, shape: GemmShape, operands: [&'a [f32]; 2]) -> Self {
-        Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS, splits: 1 }
+        Self { op, shape, operands, bias: None, terms: SplitMatrix::<u64>::MAX_TERMS, splits: 1 }
     }
 
     /// The launch and its result (the partial sums with split-K), initialized to NaN.
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
-        let w = unwritten_parts(device, [outputs, inputs], self.parts);
+        let w = unwritten_terms(device, [outputs, inputs], self.terms);
         let w = split_into(device, (self.operands[1], None), w, [outputs, inputs]);
         let (shape, splits, alpha, accumulate) = (self.shape, self.splits, 1.0, false);
         match self.op {
@@ -154,7 +154,7 @@ impl<'a> Case<'a> {
         if self.op == Op::Fprop { self.shape.inputs } else { self.shape.outputs }
     }
 
-    /// The error bound: both operands are truncated to 23 bits and the product of their lo parts is
+    /// The error bound: both operands are truncated to 23 bits and the product of their lo terms is
     /// dropped; tensor cores truncate a few bits within a stage of 64; stages are added in f32.
     fn bound(&self) -> f64 {
         (16.0 + (self.length() / 64) as f64) / f64::from(1 << 24)
@@ -184,15 +184,18 @@ fn a_split_keeps_23_bits_of_elements_near_the_largest_of_their_row() {
             values[..columns].fill(0.0);
             values[columns..2 * columns].iter_mut().take(1).for_each(|value| *value = 1e30);
         }
-        let factors: Vec<f32> = (0..columns).map(|at| (at as f32 % 60.0 - 30.0).exp2()).collect();
-        for factors in [None, Some(&factors)] {
-            let on_device = factors.map(|factors| device.upload(factors));
+        let column_scales: Vec<f32> =
+            (0..columns).map(|at| (at as f32 % 60.0 - 30.0).exp2()).collect();
+        for column_scales in [None, Some(&column_scales)] {
+            let on_device = column_scales.map(|column_scales| device.upload(column_scales));
             let matrix = split(&device, (&values, [rows, columns]), on_device);
             let found = joined(&device, matrix, columns.max(1));
             let expected: Vec<f64> = doubles(&values)
                 .into_iter()
                 .enumerate()
-                .map(|(at, value)| value * factors.map_or(1.0, |f| f64::from(f[at % columns])))
+                .map(|(at, value)| {
+                    value * column_scales.map_or(1.0, |f| f64::from(f[at % columns]))
+                })
                 .collect();
             for (row, (found, expected)) in
                 found.chunks(columns.max(1)).zip(expected.chunks(columns.max(1))).enumerate()
@@ -215,10 +218,10 @@ fn scales_put_the_largest_element_of_a_row_below_2_to_the_15() {
     let values: Vec<f32> =
         rows.iter().flat_map(|&value| [value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).collect();
     let matrix = split(&device, (&values, [rows.len(), 8]), None);
-    let (parts, scales): (Vec<f16>, Vec<f32>) =
-        (device.download(matrix.parts), device.download(matrix.scales));
+    let (terms, scales): (Vec<f16>, Vec<f32>) =
+        (device.download(matrix.terms), device.download(matrix.scales));
     for (row, &value) in rows.iter().enumerate() {
-        let (high, scale) = (parts[row * 8].to_f32().abs(), scales[row]);
+        let (high, scale) = (terms[row * 8].to_f32().abs(), scales[row]);
         assert!(scale.is_normal() && scale.to_bits().trailing_zeros() >= 23, "{value}: {scale}");
         if value.abs() > 1e-34 {
             assert!((16384.0..=32768.0).contains(&high), "{value}: {high}");
@@ -253,16 +256,16 @@ const ROUNDINGS: [Rounding; 2] =
     [("bf16", |x| bf16::from_f32(x).to_f32()), ("f16", |x| f16::from_f32(x).to_f32())];
 
 #[test]
-fn weights_that_are_exactly_bf16_or_f16_need_one_part() {
-    let (mut data, device) = (Data::new("products of one part"), Device::new());
+fn weights_that_are_exactly_bf16_or_f16_need_one_term() {
+    let (mut data, device) = (Data::new("products of one term"), Device::new());
     for (op, sizes) in OPS.into_iter().flat_map(|op| SHAPES.map(|sizes| (op, sizes))) {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         for (dtype, rounding) in ROUNDINGS {
             let a = data.uniform(a, 2.0);
             let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(rounding).collect();
-            let case = Case { parts: 1, ..Case::new(op, shape, [&a, &b]) };
-            let in_two = Case { parts: 2, ..case };
+            let case = Case { terms: 1, ..Case::new(op, shape, [&a, &b]) };
+            let in_two = Case { terms: 2, ..case };
             for &tile in tiles_of(device.target(), &SPLIT_F16) {
                 let found = case.run(&device, tile);
                 let error = case.error(&found);
@@ -274,10 +277,10 @@ fn weights_that_are_exactly_bf16_or_f16_need_one_part() {
     }
 }
 
-/// Elements far below the largest of their row are truncated as with two parts.
+/// Elements far below the largest of their row are truncated as with two terms.
 #[test]
-fn one_part_keeps_the_bound_of_two() {
-    let (mut data, device) = (Data::new("one part"), Device::new());
+fn one_term_keeps_the_bound_of_two() {
+    let (mut data, device) = (Data::new("one term"), Device::new());
     let [rows, columns] = [7, 1032];
     for (dtype, rounding) in ROUNDINGS {
         let values: Vec<f32> = data
@@ -286,22 +289,22 @@ fn one_part_keeps_the_bound_of_two() {
             .map(rounding)
             .map(|value| if value.is_finite() { value } else { 1.0 })
             .collect();
-        let out = unwritten_parts(&device, [rows, columns], 1);
+        let out = unwritten_terms(&device, [rows, columns], 1);
         let matrix = split_into(&device, (&values, None), out, [rows, columns]);
-        let parts: Vec<f16> = device.download(matrix.parts);
+        let terms: Vec<f16> = device.download(matrix.terms);
         let scales: Vec<f32> = device.download(matrix.scales);
         let mut on_host = vec![f16::NAN; values.len()];
         let host_scales = split_rows(&values, columns, &mut on_host).unwrap();
         same_bits(&scales, &host_scales, dtype);
-        for (at, (on_device, on_host)) in parts.iter().zip(&on_host).enumerate() {
-            let (value, bits) = (values[at], [on_device, on_host].map(|part| part.to_bits()));
+        for (at, (on_device, on_host)) in terms.iter().zip(&on_host).enumerate() {
+            let (value, bits) = (values[at], [on_device, on_host].map(|term| term.to_bits()));
             assert_eq!(bits[0], bits[1], "{dtype}, {value} at {at}");
         }
         for (row, expected) in values.chunks(columns).enumerate() {
             let largest = expected.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
             let bound = f64::from(largest) * (-39.0_f64).exp2();
-            for (part, &expected) in parts[row * columns..].iter().zip(expected) {
-                let found = part.to_f64() * f64::from(scales[row]);
+            for (term, &expected) in terms[row * columns..].iter().zip(expected) {
+                let found = term.to_f64() * f64::from(scales[row]);
                 let error = (found - f64::from(expected)).abs();
                 assert!(error <= bound, "{dtype}, row {row}: {found} is not {expected}");
             }
@@ -326,8 +329,8 @@ fn check_host_split(device: &Device) {
         let mut on_host = vec![f16::NAN; 2 * values.len()];
         let scales = split_rows(&values, columns, &mut on_host).unwrap();
         same_bits(&device.download::<f32>(matrix.scales), &scales, "scales");
-        let parts: Vec<f16> = device.download(matrix.parts);
-        for (at, (on_device, on_host)) in parts.iter().zip(&on_host).enumerate() {
+        let terms: Vec<f16> = device.download(matrix.terms);
+        for (at, (on_device, on_host)) in terms.iter().zip(&on_host).enumerate() {
             let (value, bits) = (values[at % values.len()], [on_device, on_host]);
             assert_eq!(bits[0].to_bits(), bits[1].to_bits(), "{value} at {at}: {bits:?}");
         }
@@ -335,7 +338,7 @@ fn check_host_split(device: &Device) {
 }
 
 #[test]
-fn the_host_refuses_elements_that_need_a_lo_part() {
+fn the_host_refuses_elements_that_need_a_lo_term() {
     let mut high = [f16::ZERO; 8];
     let values = [1.0, 0.0, -0.0, 2.0_f32.powi(-39), f32::NAN, f32::INFINITY, 1e-38, 3.0];
     let scales = split_rows(&values, 4, &mut high).unwrap();
@@ -457,7 +460,7 @@ fn split_k_matches_the_reference_with_every_tile() {
         let a = data.uniform(a, 2.0);
         let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(ROUNDINGS[0].1).collect();
         let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
-        let one_part = Case { parts: 1, ..case };
+        let one_term = Case { terms: 1, ..case };
         let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
         let found = case.run(&device, *portable);
         assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
@@ -465,7 +468,7 @@ fn split_k_matches_the_reference_with_every_tile() {
         let found = case.run(&device, *first);
         assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
         same_bits(&found, &case.run(&device, *first), "two runs");
-        same_bits(&found, &one_part.run(&device, *first), "one part and two");
+        same_bits(&found, &one_term.run(&device, *first), "one term and two");
         for &tile in others {
             same_bits(&found, &case.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
         }
@@ -497,21 +500,21 @@ fn errors_name_the_wrong_operand() {
     let device = Device::new();
     let x = device.unwritten(8 * 16);
     let out = unwritten(&device, 8, 16);
-    let good = Split { x, factors: None, out, rows: 8, columns: 16 };
+    let good = Split { x, column_scales: None, out, rows: 8, columns: 16 };
     assert!(good.launch().is_ok());
     let refused = |split: Split<u64>, text: &str| {
         let error = split.launch().unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     };
     refused(Split { rows: 7, ..good }, "x");
-    refused(Split { factors: Some(x), ..good }, "factors");
+    refused(Split { column_scales: Some(x), ..good }, "column_scales");
     refused(Split { out: SplitMatrix { scales: x, ..out }, ..good }, "the scales of out");
-    let short = out.parts.slice(0..8);
-    refused(Split { out: SplitMatrix { parts: short, ..out }, ..good }, "the parts of out");
-    refused(Split { out: SplitMatrix { count: 3, ..out }, ..good }, "one part or two");
+    let short = out.terms.slice(0..8);
+    refused(Split { out: SplitMatrix { terms: short, ..out }, ..good }, "the terms of out");
+    refused(Split { out: SplitMatrix { term_count: 3, ..out }, ..good }, "one term or two");
     let narrow = |columns| {
         let (x, out) = (device.unwritten(8 * columns), unwritten(&device, 8, columns));
-        Split { x, factors: None, out, rows: 8, columns }
+        Split { x, column_scales: None, out, rows: 8, columns }
     };
     refused(narrow(12), "multiple of 8");
     let shifted = device.unwritten(8 * 16 + 1).slice(1..129);
@@ -529,13 +532,13 @@ fn errors_name_the_wrong_operand() {
         let error = product.launch().unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     };
-    let one_part = |matrix: SplitMatrix<u64>| SplitMatrix {
-        parts: matrix.parts.slice(0..matrix.len()),
-        count: 1,
+    let one_term = |matrix: SplitMatrix<u64>| SplitMatrix {
+        terms: matrix.terms.slice(0..matrix.len()),
+        term_count: 1,
         ..matrix
     };
-    assert!(Fprop { w: one_part(w), ..product }.launch().is_ok());
-    refused(Fprop { x: one_part(out), ..product }, "only the second operand");
+    assert!(Fprop { w: one_term(w), ..product }.launch().is_ok());
+    refused(Fprop { x: one_term(out), ..product }, "only the second operand");
     refused(Fprop { w: SplitMatrix { scales: out.scales, ..w }, ..product }, "the scales of b");
     refused(Fprop { x: SplitMatrix { scales: w.scales, ..out }, ..product }, "the scales of a");
     let partials = device.unwritten(2 * 8 * 24);

@@ -1,4 +1,4 @@
-//! SwiGLU and its gradients, fused with the split into f16 parts.
+//! SwiGLU and its gradients, fused with the split into f16 terms.
 
 use half::f16;
 use retrograph_kernels::elementwise::reference::silu;
@@ -35,24 +35,24 @@ fn values(data: &mut Data, [rows, columns]: [usize; 2]) -> Vec<f32> {
     values
 }
 
-/// Compares parts and scales of two matrices bit for bit.
+/// Compares terms and scales of two matrices bit for bit.
 fn same(device: &Device, found: SplitMatrix<u64>, expected: SplitMatrix<u64>, what: &str) {
     let [of_found, of_expected] = [found, expected].map(|it| device.download::<f32>(it.scales));
     same_bits(&of_found, &of_expected, &format!("scales, {what}"));
-    let [found, expected] = [found, expected].map(|it| device.download::<f16>(it.parts));
+    let [found, expected] = [found, expected].map(|it| device.download::<f16>(it.terms));
     let wrong = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
     let pair = wrong.map(|at| (at, found[at], expected[at]));
-    assert_eq!(pair, None, "{what}: of {} parts", found.len());
+    assert_eq!(pair, None, "{what}: of {} terms", found.len());
 }
 
 /// Splits `x` by [`Split`].
 fn split(
     device: &Device,
-    (x, factors): (View<u64, f32>, Option<View<u64, f32>>),
+    (x, column_scales): (View<u64, f32>, Option<View<u64, f32>>),
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<u64> {
     let out = unwritten(device, rows, columns);
-    device.run(&Split { x, factors, out, rows, columns }.launch().unwrap());
+    device.run(&Split { x, column_scales, out, rows, columns }.launch().unwrap());
     out
 }
 
@@ -85,18 +85,18 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
     }
 }
 
-/// Checks parts and scales against f64.
+/// Checks terms and scales against f64.
 #[test]
-fn the_parts_of_swiglu_add_up_to_the_reference() {
+fn the_terms_of_swiglu_add_up_to_the_reference() {
     let (mut data, device) = (Data::new("split swiglu in f64"), Device::new());
     let [rows, columns] = [6, 1040];
     let inputs = [(); 2].map(|()| data.uniform(rows * columns, 6.0));
     let [gate, up] = inputs.each_ref().map(|values| device.upload(values));
     let split = unwritten(&device, rows, columns);
     device.run(&SplitSwiGlu { gate, up, out: None, split, rows, columns }.launch().unwrap());
-    let parts: Vec<f16> = device.download(split.parts);
+    let terms: Vec<f16> = device.download(split.terms);
     let scales: Vec<f32> = device.download(split.scales);
-    let (high, low) = parts.split_at(rows * columns);
+    let (high, low) = terms.split_at(rows * columns);
     let [gate, up] = inputs.each_ref().map(|values| doubles(values));
     let expected = silu::swiglu(&gate, &up);
     let mut largest = 0.0_f64;
@@ -118,14 +118,14 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
         let [grad_gate, grad_up] = expected;
         let launch = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
         device.run(&launch.launch().unwrap());
-        // Gate and up have different factors.
-        let factors = [60.0, 24.0].map(|range: f32| {
+        // Gate and up have different column scales.
+        let column_scales = [60.0, 24.0].map(|range: f32| {
             let factor = |at: usize| (at as f32 % range - range / 2.0).exp2();
             device.upload(&(0..columns).map(factor).collect::<Vec<_>>())
         });
         for (has_factors, writes) in [(true, false), (false, true), (true, true)] {
             let gradient = |at: usize| SplitGradient {
-                factors: has_factors.then_some(factors[at]),
+                column_scales: has_factors.then_some(column_scales[at]),
                 out: writes.then(|| device.unwritten(rows * columns)),
                 split: unwritten(&device, rows, columns),
             };
@@ -134,8 +134,8 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
                 SplitSwiGluBackward { gate, up, grad_out, grad_gate, grad_up, rows, columns };
             device.run(&launch.launch().unwrap());
             for (gradient, expected) in [grad_gate, grad_up].into_iter().zip(expected) {
-                let what = format!("{sizes:?}, factors {has_factors}");
-                let two_launches = split(&device, (expected, gradient.factors), sizes);
+                let what = format!("{sizes:?}, column_scales {has_factors}");
+                let two_launches = split(&device, (expected, gradient.column_scales), sizes);
                 same(&device, gradient.split, two_launches, &what);
                 if let Some(out) = gradient.out {
                     let [out, expected] = [out, expected].map(|view| device.download::<f32>(view));
@@ -163,13 +163,13 @@ fn errors_name_the_wrong_operand() {
     refused(SplitSwiGlu { out: Some(short), ..good }.launch(), "out");
     refused(SplitSwiGlu { up: shifted, ..good }.launch(), "multiples of 16 bytes");
     refused(SplitSwiGlu { columns: 12, ..good }.launch(), "multiple of 8");
-    let one = SplitMatrix { parts: split.parts.slice(0..128), count: 1, ..split };
-    refused(SplitSwiGlu { split: one, ..good }.launch(), "two parts");
+    let one = SplitMatrix { terms: split.terms.slice(0..128), term_count: 1, ..split };
+    refused(SplitSwiGlu { split: one, ..good }.launch(), "two terms");
     let scales = SplitMatrix { scales: short, ..split };
     refused(SplitSwiGlu { split: scales, ..good }.launch(), "the scales of the product");
 
     let gradient = || SplitGradient {
-        factors: Some(device.unwritten(16)),
+        column_scales: Some(device.unwritten(16)),
         out: Some(matrix()),
         split: unwritten(&device, 8, 16),
     };
@@ -179,8 +179,11 @@ fn errors_name_the_wrong_operand() {
     refused(SplitSwiGluBackward { grad_out: short, ..good }.launch(), "grad_out");
     let wrong = SplitGradient { out: Some(short), ..grad_gate };
     refused(SplitSwiGluBackward { grad_gate: wrong, ..good }.launch(), "grad_gate");
-    let wrong = SplitGradient { factors: Some(short), ..grad_up };
-    refused(SplitSwiGluBackward { grad_up: wrong, ..good }.launch(), "the factors of grad_up");
+    let wrong = SplitGradient { column_scales: Some(short), ..grad_up };
+    refused(
+        SplitSwiGluBackward { grad_up: wrong, ..good }.launch(),
+        "the column scales of grad_up",
+    );
     let wrong = SplitGradient { split: one, ..grad_gate };
-    refused(SplitSwiGluBackward { grad_gate: wrong, ..good }.launch(), "two parts");
+    refused(SplitSwiGluBackward { grad_gate: wrong, ..good }.launch(), "two terms");
 }

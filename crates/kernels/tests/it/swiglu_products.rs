@@ -2,7 +2,7 @@
 
 use retrograph_kernel_abi::gemm::{SWIGLU, SWIGLU_BACKWARD};
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradFactors, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad,
+    DType, Dgrad, DgradOperands, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad,
     SwiGluFprop,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
@@ -115,8 +115,8 @@ impl Backward {
                 .launch_in(DType::Bf16),
             Some(([dy, second], k)) => {
                 let GemmShape { rows, inputs, outputs } = shape;
-                let first = DgradFactors { grad_out, w, outputs };
-                let added = [DgradFactors { grad_out: dy, w: second, outputs: k }];
+                let first = DgradOperands { grad_out, w, outputs };
+                let added = [DgradOperands { grad_out: dy, w: second, outputs: k }];
                 DgradSum { products: (first, &added), grad_input: grad, rows, inputs }.launch()
             }
         };

@@ -1,6 +1,6 @@
 //! Entries (kernels), their parameters, registers and variables.
 
-use super::{Immediate, LabelId, RegisterId, Space, Statement, Type};
+use super::{Immediate, LabelId, RegisterId, StateSpace, Statement, Type};
 
 /// A kernel, or the code of a device function.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -143,7 +143,7 @@ impl Parameter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerAttribute {
     /// The space; generic if `None`.
-    pub space: Option<Space>,
+    pub space: Option<StateSpace>,
     /// The alignment in bytes.
     pub align: Option<u32>,
 }
@@ -216,7 +216,7 @@ pub struct Variable {
     /// The linkage.
     pub linkage: Linkage,
     /// The state space.
-    pub space: Space,
+    pub space: StateSpace,
     /// Whether host and devices share it (`.attribute(.managed)`).
     pub is_managed: bool,
     /// The `.align` attribute.

@@ -64,7 +64,7 @@ pub enum Operand {
     /// Two destinations, `%p1|%p2`. One may be discarded, `_|%p2`.
     Pair(Option<RegisterId>, Option<RegisterId>),
     /// A special register, which is read-only.
-    Special(Special),
+    Special(SpecialRegister),
     /// A constant.
     Immediate(Immediate),
     /// The address of a variable as a value, `mov.u32 %r1, tile;`, with an offset in bytes.
@@ -133,7 +133,7 @@ impl Operand {
 
 words! {
     /// A special register.
-    pub enum Special {
+    pub enum SpecialRegister {
         TidX = "%tid.x",
         TidY = "%tid.y",
         TidZ = "%tid.z",
@@ -183,7 +183,7 @@ words! {
     }
 }
 
-impl Special {
+impl SpecialRegister {
     /// Whether this is an index or a size of a block, a grid and so on, which `mov` can also read
     /// as 16 bits.
     pub const fn is_extent(self) -> bool {

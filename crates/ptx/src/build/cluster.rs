@@ -5,7 +5,7 @@ use super::predicate::Pred;
 use super::shared::Shared;
 use super::value::Value;
 use crate::ast::{
-    Address, AddressBase, Immediate, Modifier, Opcode, Operand, RegisterId, Special, Type,
+    Address, AddressBase, Immediate, Modifier, Opcode, Operand, RegisterId, SpecialRegister, Type,
 };
 
 impl<'k> Kernel<'k> {
@@ -41,22 +41,22 @@ impl<'k> Kernel<'k> {
 
     /// Rank of the block in its cluster (`%cluster_ctarank`). Needs sm_90.
     pub fn cluster_ctarank(&self) -> Value<'k, u32> {
-        self.special(Special::ClusterCtarank)
+        self.special(SpecialRegister::ClusterCtarank)
     }
 
     /// Blocks in the cluster (`%cluster_nctarank`). Needs sm_90.
     pub fn cluster_nctarank(&self) -> Value<'k, u32> {
-        self.special(Special::ClusterNctarank)
+        self.special(SpecialRegister::ClusterNctarank)
     }
 
     /// Index of the block in its cluster, x (`%cluster_ctaid.x`). Needs sm_90.
     pub fn cluster_ctaid_x(&self) -> Value<'k, u32> {
-        self.special(Special::ClusterCtaidX)
+        self.special(SpecialRegister::ClusterCtaidX)
     }
 
     /// Index of the cluster in the grid, x (`%clusterid.x`). Needs sm_90.
     pub fn clusterid_x(&self) -> Value<'k, u32> {
-        self.special(Special::ClusterIdX)
+        self.special(SpecialRegister::ClusterIdX)
     }
 
     /// Arrives at the barrier of the cluster (`barrier.cluster.arrive`). Needs sm_90.

@@ -10,7 +10,7 @@ use super::state::State;
 use super::value::{Value, ValueSource};
 use crate::ast::{
     Address, AddressBase, Entry, Guard, LabelId, Modifier, Opcode, Operand, Parameter, RegisterId,
-    Special, Statement, Symbol, Type, Variable,
+    SpecialRegister, Statement, Symbol, Type, Variable,
 };
 
 /// A kernel under construction.
@@ -126,7 +126,7 @@ impl<'k> Kernel<'k> {
     }
 
     /// The value of a special register, which the prologue reads once.
-    pub(super) fn special(&self, special: Special) -> Value<'k, u32> {
+    pub(super) fn special(&self, special: SpecialRegister) -> Value<'k, u32> {
         let known = self.state.borrow().specials.get(&special).copied();
         let register = known.unwrap_or_else(|| {
             let source = Operand::Special(special);

@@ -8,8 +8,8 @@ use super::memory::Location;
 use super::scalar::{Arg, Scalar};
 use super::value::Value;
 use crate::ast::{
-    Address, AddressBase, Immediate, Linkage, Modifier, Opcode, Operand, RegisterId, Space, Symbol,
-    Type, Variable,
+    Address, AddressBase, Immediate, Linkage, Modifier, Opcode, Operand, RegisterId, StateSpace,
+    Symbol, Type, Variable,
 };
 
 /// The name of dynamic shared memory in every module.
@@ -41,7 +41,7 @@ impl<'k> Kernel<'k> {
     pub fn shared<T: Scalar>(&self, name: &str, len: usize) -> Shared<'k, T> {
         let symbol = self.declare(Variable {
             linkage: Linkage::Internal,
-            space: Space::Shared,
+            space: StateSpace::Shared,
             is_managed: false,
             align: Some(16),
             ty: untyped(T::TYPE),
@@ -64,7 +64,7 @@ impl<'k> Kernel<'k> {
         let symbol = self.declared(DYNAMIC).unwrap_or_else(|| {
             self.declare(Variable {
                 linkage: Linkage::Extern,
-                space: Space::Shared,
+                space: StateSpace::Shared,
                 is_managed: false,
                 align: Some(align),
                 ty: Type::B8,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::tidy;
 use crate::ast::{
     Entry, Guard, Instruction, Modifier, Modifiers, Opcode, Operand, RegisterId, SourceLine,
-    Special, Statement, Symbol, Type,
+    SpecialRegister, Statement, Symbol, Type,
 };
 
 /// The entry so far, and the builder's tables.
@@ -20,7 +20,7 @@ pub(super) struct State {
     /// Open scopes, outermost first.
     pub(super) open: Vec<u32>,
     pub(super) scopes: u32,
-    pub(super) specials: BTreeMap<Special, RegisterId>,
+    pub(super) specials: BTreeMap<SpecialRegister, RegisterId>,
     /// Variables and the registers that hold their addresses.
     pub(super) addresses: Vec<(Symbol, RegisterId)>,
     pub(super) blocks: u32,

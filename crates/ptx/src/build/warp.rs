@@ -4,14 +4,14 @@ use super::kernel::{Emit, Kernel};
 use super::predicate::Pred;
 use super::scalar::{Arg, Word};
 use super::value::Value;
-use crate::ast::{Immediate, Modifier, Opcode, Operand, Special, Type};
+use crate::ast::{Immediate, Modifier, Opcode, Operand, SpecialRegister, Type};
 
 macro_rules! specials {
     ($($(#[$doc:meta])* $method:ident = $special:ident;)*) => {
         impl<'k> Kernel<'k> { $(
             $(#[$doc])*
             pub fn $method(&self) -> Value<'k, u32> {
-                self.special(Special::$special)
+                self.special(SpecialRegister::$special)
             }
         )* }
     };

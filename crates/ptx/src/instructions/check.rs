@@ -3,7 +3,7 @@
 use super::form::Form;
 use super::operands::Checker;
 use crate::ast::{
-    Function, Instruction, Modifier, Module, Parameter, Prototype, Space, Symbol, Type,
+    Function, Instruction, Modifier, Module, Parameter, Prototype, StateSpace, Symbol, Type,
 };
 
 /// The declarations of an entry, by name.
@@ -15,7 +15,7 @@ pub(crate) struct Names<'a> {
     /// The types of the registers.
     pub(crate) registers: &'a [Type],
     /// Returns the space of a symbol, or `None` if there is no such symbol.
-    pub(crate) space: &'a dyn Fn(Symbol) -> Option<Space>,
+    pub(crate) space: &'a dyn Fn(Symbol) -> Option<StateSpace>,
     /// The prototypes of indirect calls.
     pub(crate) prototypes: &'a [Prototype],
 }

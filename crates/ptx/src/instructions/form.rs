@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::needs::{BASE, Needs};
-use crate::ast::{Modifier, Space, Type};
+use super::needs::{BASE, Requirements};
+use crate::ast::{Modifier, StateSpace, Type};
 use crate::target::IsaVersion;
 
 /// One form of an instruction: the modifiers, types and operands that go together.
@@ -20,7 +20,7 @@ pub struct Form {
     /// The lowest SM target, as its number.
     pub sm: u32,
     /// Whether only that target has it, with the letter `a`.
-    pub exact: bool,
+    pub arch_specific: bool,
 }
 
 /// A slot for one modifier out of several.
@@ -86,7 +86,7 @@ pub enum Shape {
     /// `[address]` of an operand that must be a register or a variable, for `cvta`.
     AddressValue,
     /// `[address]` in this space, regardless of the modifiers.
-    MemoryIn(Space),
+    MemoryIn(StateSpace),
     /// `[map, {x, y}]`: a box of a tensor, with the number of coordinates of a modifier such as
     /// `.2d`.
     TensorCoordinates,
@@ -157,7 +157,7 @@ impl Form {
         types: &'static [&'static [Type]],
         operands: &'static [Shape],
     ) -> Self {
-        Self { slots, types, operands, isa: BASE, sm: 0, exact: false }
+        Self { slots, types, operands, isa: BASE, sm: 0, arch_specific: false }
     }
 
     /// The form, from this version and SM target on.
@@ -167,12 +167,12 @@ impl Form {
 
     /// The form, only on its lowest SM target, with the letter `a`.
     pub(super) const fn exactly(self) -> Self {
-        Self { exact: true, ..self }
+        Self { arch_specific: true, ..self }
     }
 
     /// The requirements of the form.
-    pub(crate) const fn needs(&self) -> Needs {
-        Needs { isa: self.isa, sm: self.sm, exact: self.exact }
+    pub(crate) const fn needs(&self) -> Requirements {
+        Requirements { isa: self.isa, sm: self.sm, arch_specific: self.arch_specific }
     }
 
     /// Whether `modifier` may be written.

@@ -11,7 +11,7 @@ use crate::ast::{
     BranchTable, Guard, Instruction, LabelId, Linkage, Opcode, Operand, Parameter, Prototype,
     RegisterDeclaration, SourceLine, Statement, Type,
 };
-use crate::instructions::{Names, Needs, check, needs};
+use crate::instructions::{Names, Requirements, check, needs};
 use crate::target::IsaVersion;
 
 /// Reads from after the `{` of the entry up to and including its `}`.
@@ -215,7 +215,7 @@ fn parse_instruction(
     let needs = needs(form, &instruction);
     if !needs.are_met(module.isa, module.target) {
         let expected = format!("an instruction of PTX ISA {} on {}", module.isa, module.target);
-        let target = Needs { sm: needs.sm.max(30), ..needs }.target();
+        let target = Requirements { sm: needs.sm.max(30), ..needs }.target();
         let help = format!("it needs PTX ISA {} and {target}", needs.isa);
         return Err(ParseError::new(start, format!("`{mnemonic}`"), expected).help(help));
     }

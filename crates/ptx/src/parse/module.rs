@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::variable::{parse_align, parse_length, parse_sized_type, parse_variables};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
-    Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space,
+    Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, StateSpace,
 };
 use crate::target::{IsaVersion, SmTarget};
 
@@ -213,7 +213,7 @@ pub(super) fn parse_parameter(cursor: &mut Cursor<'_>, in_prototype: bool) -> Re
     let ty = parse_sized_type(cursor)?;
     let pointer = if cursor.accept_word("ptr") {
         let space = match cursor.peek() {
-            Token::Dotted(word) => Modifier::from_text(word).and_then(Space::from_modifier),
+            Token::Dotted(word) => Modifier::from_text(word).and_then(StateSpace::from_modifier),
             _ => None,
         };
         if space.is_some() {

@@ -3,7 +3,7 @@
 use super::lexer::{Token, integer};
 use super::scope::{Meaning, Scope};
 use super::{Cursor, ParseError, Result};
-use crate::ast::{Address, AddressBase, Immediate, Operand, RegisterId, Special, Type};
+use crate::ast::{Address, AddressBase, Immediate, Operand, RegisterId, SpecialRegister, Type};
 
 /// An operand of an instruction with `types`, which determine the format of decimal floats.
 pub(super) fn parse_operand(
@@ -73,7 +73,7 @@ fn parse_name(cursor: &mut Cursor<'_>, scope: &Scope<'_>, name: &str) -> Result<
             cursor.take();
             Ok(Operand::Immediate(Immediate::Integer(32)))
         }
-        None => match Special::from_text(name) {
+        None => match SpecialRegister::from_text(name) {
             Some(special) => {
                 cursor.take();
                 Ok(Operand::Special(special))

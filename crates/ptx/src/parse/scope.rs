@@ -7,7 +7,7 @@ use super::module_scope::ModuleScope;
 use super::nested::Nested;
 use super::{ParseError, Result};
 use crate::ast::{
-    BranchTable, Entry, LabelId, Parameter, Prototype, RegisterDeclaration, RegisterId, Space,
+    BranchTable, Entry, LabelId, Parameter, Prototype, RegisterDeclaration, RegisterId, StateSpace,
     Symbol, Type, Variable,
 };
 
@@ -89,7 +89,7 @@ impl<'m> Scope<'m> {
     }
 
     /// The space of a symbol.
-    pub(super) fn space(&self, symbol: Symbol) -> Option<Space> {
+    pub(super) fn space(&self, symbol: Symbol) -> Option<StateSpace> {
         crate::validate::space_of(&self.outer.module, &self.entry, symbol)
     }
 

@@ -3,7 +3,7 @@
 use super::lexer::Token;
 use super::operand::constant;
 use super::{Cursor, ParseError, Result};
-use crate::ast::{Immediate, Linkage, Modifier, Space, Type, Variable};
+use crate::ast::{Immediate, Linkage, Modifier, StateSpace, Type, Variable};
 
 /// `.align n`, if present.
 pub(super) fn parse_align(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
@@ -45,10 +45,10 @@ pub(super) fn parse_variables(
     (expected, of_calls): (&str, bool),
 ) -> Result<Vec<Variable>> {
     let space = match cursor.peek() {
-        Token::Dotted(word) => Modifier::from_text(word).and_then(Space::from_modifier),
+        Token::Dotted(word) => Modifier::from_text(word).and_then(StateSpace::from_modifier),
         _ => None,
     };
-    let Some(space) = space.filter(|&space| space != Space::Param || of_calls) else {
+    let Some(space) = space.filter(|&space| space != StateSpace::Param || of_calls) else {
         return Err(cursor.unexpected(expected));
     };
     cursor.take();
@@ -76,7 +76,7 @@ pub(super) fn parse_variables(
 }
 
 /// `.attribute(.managed)`, if present.
-fn parse_managed(cursor: &mut Cursor<'_>, space: Space) -> Result<bool> {
+fn parse_managed(cursor: &mut Cursor<'_>, space: StateSpace) -> Result<bool> {
     let at = cursor.position();
     if !cursor.accept_word("attribute") {
         return Ok(false);
@@ -87,7 +87,7 @@ fn parse_managed(cursor: &mut Cursor<'_>, space: Space) -> Result<bool> {
     }
     cursor.expect(')')?;
     match space {
-        Space::Global => Ok(true),
+        StateSpace::Global => Ok(true),
         _ => Err(ParseError::new(at, "`.attribute(.managed)`", "a variable in `.global`")),
     }
 }

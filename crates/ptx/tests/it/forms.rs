@@ -1,7 +1,7 @@
 //! Every combination of the types and modifiers of every form in the table, through the parser, the
 //! printer and `ptxas`.
 
-use retrograph_ptx::ast::{Modifier, Space, Type};
+use retrograph_ptx::ast::{Modifier, StateSpace, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
 use retrograph_ptx::{IsaVersion, Reach, SmTarget, parse};
 
@@ -44,12 +44,12 @@ fn type_choices(form: &Form) -> Vec<Vec<Type>> {
 impl Example<'_> {
     /// The lowest version, and the lowest generated target.
     fn needs(&self) -> (IsaVersion, SmTarget) {
-        let Form { mut isa, mut sm, exact, .. } = *self.form;
+        let Form { mut isa, mut sm, arch_specific: exact, .. } = *self.form;
         for modifier in &self.modifiers {
             let needs = modifier.needs();
             (isa, sm) = (isa.max(needs.isa), sm.max(needs.sm));
         }
-        let reach = if exact { Reach::Exact } else { Reach::Forward };
+        let reach = if exact { Reach::ArchSpecific } else { Reach::Forward };
         let sm = SmTarget { number: sm.max(75), reach };
         (isa.max(sm.min_isa()), sm)
     }
@@ -98,7 +98,7 @@ impl Example<'_> {
             Shape::Constant => "0x96".to_owned(),
             Shape::Memory => self.address().to_owned(),
             Shape::AddressValue => register(self.types[0], 2),
-            Shape::MemoryIn(Space::Shared) => "[tile+16]".to_owned(),
+            Shape::MemoryIn(StateSpace::Shared) => "[tile+16]".to_owned(),
             Shape::MemoryIn(_) => "[%rd3+-16]".to_owned(),
             Shape::TensorCoordinates => {
                 let digit = |text: &str| text.strip_suffix('d').and_then(|n| n.parse().ok());

@@ -1,7 +1,7 @@
 //! PTX as written by compilers and by hand.
 
 use retrograph_ptx::ast::{
-    AddressBase, Immediate, Linkage, Opcode, Operand, Space, Statement, Symbol, Type,
+    AddressBase, Immediate, Linkage, Opcode, Operand, StateSpace, Statement, Symbol, Type,
 };
 use retrograph_ptx::{IsaVersion, SmTarget, parse};
 
@@ -72,7 +72,7 @@ fn output_of_compilers_parses() {
     let module = parse(COMPILED).unwrap_or_else(|error| panic!("{error}"));
     let entry = module.entry("_Z5scalePfi").expect("the entry");
     assert_eq!(module.variables[0].linkage, Linkage::Extern);
-    assert_eq!(module.variables[1].space, Space::Global);
+    assert_eq!(module.variables[1].space, StateSpace::Global);
     assert_eq!(module.variables[2].initial, [1, 2, 3].map(Immediate::Integer));
     assert_eq!(entry.parameter_layout(), (vec![0, 8, 16], 32));
     assert_eq!(entry.limits.max_threads, Some([256, 1, 1]));
@@ -97,7 +97,7 @@ fn names_resolve_to_the_innermost_block() {
         Statement::Instruction(instruction) => Some(instruction),
         Statement::Label(_) => None,
     });
-    let store = instructions.clone().find(|i| i.space() == Some(Space::Shared)).unwrap();
+    let store = instructions.clone().find(|i| i.space() == Some(StateSpace::Shared)).unwrap();
     let Operand::Register(inner) = store.operands[1] else { panic!("{store:?}") };
     let fma = instructions.clone().find(|i| i.opcode == Opcode::Fma).unwrap();
     let Operand::Register(outer) = fma.operands[1] else { panic!("{fma:?}") };

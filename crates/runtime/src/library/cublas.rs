@@ -195,11 +195,11 @@ impl Drop for Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixShape {
     /// Rows of the result.
-    pub rows: usize,
+    pub m: usize,
     /// Columns of the result.
-    pub columns: usize,
+    pub n: usize,
     /// The contracted size.
-    pub inner: usize,
+    pub k: usize,
 }
 
 /// A row-major product without its operands.
@@ -232,7 +232,7 @@ impl GemmProblem {
             };
             c_int::try_from(value).map_err(too_large)
         };
-        let MatrixShape { rows, columns, inner } = self.shape;
+        let MatrixShape { m: rows, n: columns, k: inner } = self.shape;
         Ok(GemmArguments {
             transpose_a: self.transpose_b,
             transpose_b: self.transpose_a,

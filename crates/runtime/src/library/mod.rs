@@ -19,7 +19,7 @@
 //! let call = LibraryCall::new("a library copy", |scope| {
 //!     let (from, to) = (scope.range(0), scope.range(1));
 //!     // SAFETY: both ranges are declared, of equal length, and in two buffers.
-//!     unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
+//!     unsafe { scope.stream().memcpy_dtod(to.address, from.address, from.bytes) }
 //! });
 //! // SAFETY: the work accesses only the declared ranges, and uses only its stream.
 //! unsafe { pass.library(call.reads(inner).writes(output)) }?;

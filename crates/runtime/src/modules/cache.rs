@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use retrograph_bundle::Bundle;
 use retrograph_driver::{Context, Module};
 
-use super::compiler::Warming;
+use super::compiler::CompileOptions;
 use super::disk::CacheDir;
 use super::flight::Flights;
 use super::image::ModuleKey;
@@ -20,7 +20,7 @@ pub struct CacheOptions {
     /// The cache on disk, tried next; compiled images are added to it.
     pub disk: Option<CacheDir>,
     /// How other images are compiled.
-    pub warming: Warming,
+    pub compile: CompileOptions,
 }
 
 /// The modules of one context. Clones share them.

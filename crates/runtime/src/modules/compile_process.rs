@@ -64,7 +64,7 @@ impl<'a> CompileProcess<'a> {
 fn ptxas(program: &Path, job: Job<'_>) -> Result<Vec<u8>, Failure> {
     // Architecture-specific code, such as for sm_90a, does not match the plain target.
     let named = SmTarget::named_in(job.ptx).filter(|target| target.reach != Reach::Forward);
-    let assembler = Assembler::at(program).with_limit(job.limit);
+    let assembler = Assembler::at(program).with_timeout(job.limit);
     assembler.assemble(job.ptx, named.unwrap_or(job.device)).map_err(|error| match error {
         AssembleError::TooSlow { .. } => Failure::TooSlow,
         error => Failure::Told(error.to_string()),

@@ -67,8 +67,8 @@ impl CompileWorkers<'_> {
         };
         let mut process = match CompileProcess::new(compiler, (context, is_first), limit) {
             Ok(process) => process,
-            Err(why) => {
-                send(None, Err(why), started);
+            Err(reason) => {
+                send(None, Err(reason), started);
                 return;
             }
         };

@@ -35,7 +35,7 @@ pub struct WorkerCommand {
 
 /// How images are compiled: by default by the driver, in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warming {
+pub struct CompileOptions {
     /// The compiler.
     pub compiler: Compiler,
     /// Maximum number of compiler processes, including this one; 0 for the number of cores, but at
@@ -43,17 +43,17 @@ pub struct Warming {
     pub workers: usize,
     /// Time limit for starting another process, and for one image. After it, that process is killed
     /// and the driver compiles in this process.
-    pub limit: Duration,
+    pub timeout: Duration,
 }
 
-impl Default for Warming {
+impl Default for CompileOptions {
     /// The largest entry point of the workspace takes a compiler about a second.
     fn default() -> Self {
-        Self { compiler: Compiler::Driver, workers: 0, limit: Duration::from_secs(60) }
+        Self { compiler: Compiler::Driver, workers: 0, timeout: Duration::from_secs(60) }
     }
 }
 
-impl Warming {
+impl CompileOptions {
     /// The number of processes.
     pub(super) fn width(&self) -> usize {
         match self.workers {

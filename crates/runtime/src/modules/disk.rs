@@ -32,14 +32,14 @@ pub enum DiskError {
     },
     /// Other users can write to the directory or file.
     #[error(
-        "{} may be changed by others ({why}), but the code in it would be executed; make it \
+        "{} may be changed by others ({reason}), but the code in it would be executed; make it \
          accessible only to you (chmod 700), or name another directory", path.display()
     )]
     NotPrivate {
         /// The directory or file.
         path: PathBuf,
         /// The defect.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The directory or a file in it cannot be read or written.
     #[error("{} cannot be accessed: {source}", path.display())]
@@ -70,13 +70,13 @@ pub(super) struct CodeKey<'a> {
 
 impl CodeKey<'_> {
     /// The driver and device of the code. Code for other drivers or devices is not used.
-    fn maker(&self) -> String {
+    fn producer(&self) -> String {
         identity(self.context)
     }
 
     fn file_name(&self) -> String {
         let mut hash = Sha256::new_with_prefix(self.image);
-        hash.update(self.maker());
+        hash.update(self.producer());
         let hex =
             hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("{hex}.code")
@@ -130,7 +130,7 @@ impl CacheDir {
         require_private(&path, &metadata)?;
         let bundle = Bundle::from_file(&path, file)?;
         match bundle.find(&key.image, key.context.device_target()) {
-            Some(listed) if listed.maker() == key.maker() => {
+            Some(listed) if listed.producer() == key.producer() => {
                 bundle.read_code(listed, space).map(Some).map_err(Into::into)
             }
             _ => Err(DiskError::OtherContent { path }),
@@ -145,7 +145,7 @@ impl CacheDir {
             name: key.name.to_owned(),
             image: key.image,
             target: key.context.device_target(),
-            maker: key.maker(),
+            producer: key.producer(),
             code: code.to_owned(),
         };
         Ok(Bundle::write(self.path.join(key.file_name()), &[entry])?)
@@ -164,7 +164,7 @@ impl CacheDir {
         let metadata = fs::symlink_metadata(&self.path);
         let metadata = metadata.map_err(|source| io_error(&self.path, source))?;
         if !metadata.is_dir() {
-            return Err(DiskError::NotPrivate { path: self.path.clone(), why: "no directory" });
+            return Err(DiskError::NotPrivate { path: self.path.clone(), reason: "no directory" });
         }
         require_private(&self.path, &metadata)
     }
@@ -174,12 +174,12 @@ impl CacheDir {
 fn require_private(path: &Path, metadata: &fs::Metadata) -> Result<(), DiskError> {
     use std::os::unix::fs::MetadataExt;
     let of_system_or_user = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
-    let why = match (of_system_or_user, metadata.mode() & 0o022) {
+    let reason = match (of_system_or_user, metadata.mode() & 0o022) {
         (true, 0) => return Ok(()),
         (true, _) => "its mode lets others write",
         (false, _) => "it belongs to another user",
     };
-    Err(DiskError::NotPrivate { path: path.to_owned(), why })
+    Err(DiskError::NotPrivate { path: path.to_owned(), reason })
 }
 
 /// On other systems, a user's directory is private by its location.

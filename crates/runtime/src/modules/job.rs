@@ -16,8 +16,8 @@ pub(super) enum Failure {
 }
 
 impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self::Told(why)
+    fn from(reason: String) -> Self {
+        Self::Told(reason)
     }
 }
 

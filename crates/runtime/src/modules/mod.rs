@@ -44,7 +44,7 @@ mod warm;
 mod worker;
 
 pub use cache::{CacheOptions, ModuleCache};
-pub use compiler::{Compiler, Warming, WorkerCommand};
+pub use compiler::{CompileOptions, Compiler, WorkerCommand};
 pub use disk::{CacheDir, DiskError};
 pub use error::PrewarmError;
 pub use image::ImageKey;

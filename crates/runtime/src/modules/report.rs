@@ -73,27 +73,27 @@ pub enum Warning {
     },
     /// A worker process failed; the driver compiled in this process.
     #[error(
-        "a compiler process failed{}, so the driver compiles in this process: {why}",
+        "a compiler process failed{}, so the driver compiles in this process: {reason}",
         image.as_ref().map(|image| format!(" at `{image}`")).unwrap_or_default()
     )]
     Compiler {
         /// The image, or `None` if the process did not start.
         image: Option<String>,
         /// Its message.
-        why: String,
+        reason: String,
     },
-    /// A worker process exceeded its time limit and was killed; the driver compiled in this
+    /// A worker process exceeded its time timeout and was killed; the driver compiled in this
     /// process.
     #[error(
-        "a compiler process took longer than {limit:?}{} and was killed, so the driver compiles \
-         in this process; see `Warming::limit`",
+        "a compiler process took longer than {timeout:?}{} and was killed, so the driver compiles \
+         in this process; see `CompileOptions::timeout`",
         image.as_ref().map_or(" to get ready".to_owned(), |image| format!(" over `{image}`"))
     )]
     TooSlow {
         /// The image, or `None` if the process did not start in time.
         image: Option<String>,
-        /// The time limit.
-        limit: Duration,
+        /// The time timeout.
+        timeout: Duration,
     },
 }
 

@@ -113,7 +113,7 @@ impl<'s> Session<'s> {
                 None => cold.push((wanted, claim)),
             }
         }
-        let cold = match self.cache.options().warming.compiler {
+        let cold = match self.cache.options().compile.compiler {
             Compiler::Ptxas(_) if !cold.is_empty() => self.load_from_workers(cold)?,
             Compiler::Processes(_) if cold.len() > 1 => self.load_from_workers(cold)?,
             _ => cold,
@@ -208,9 +208,9 @@ impl<'s> Session<'s> {
         let images: Vec<&str> = images.iter().map(|ptx| &**ptx).collect();
         let count = self.processes(images.iter().map(|ptx| ptx.len()).sum())?;
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
-        let limit = self.cache.options().warming.limit;
+        let limit = self.cache.options().compile.timeout;
         let workers = CompileWorkers {
-            compiler: &self.cache.options().warming.compiler,
+            compiler: &self.cache.options().compile.compiler,
             context: self.context(),
             count,
             limit,
@@ -222,8 +222,8 @@ impl<'s> Session<'s> {
                 (Err(failure), slot) => {
                     let image = slot.and_then(|slot| slot.as_ref().map(name));
                     match failure {
-                        Failure::Told(why) => self.warn(Warning::Compiler { image, why }),
-                        Failure::TooSlow => self.warn(Warning::TooSlow { image, limit }),
+                        Failure::Told(reason) => self.warn(Warning::Compiler { image, reason }),
+                        Failure::TooSlow => self.warn(Warning::TooSlow { image, timeout: limit }),
                         Failure::Here => {}
                     }
                     Ok(())
@@ -254,7 +254,7 @@ impl<'s> Session<'s> {
     /// Returns the number of processes that compile `bytes` of PTX. Every additional process takes
     /// time to start and device memory for its context.
     fn processes(&self, bytes: usize) -> Result<usize, PrewarmError> {
-        let warming = &self.cache.options().warming;
+        let warming = &self.cache.options().compile;
         let most = warming.width();
         if !matches!(warming.compiler, Compiler::Processes(_)) {
             return Ok(most);
@@ -264,7 +264,7 @@ impl<'s> Session<'s> {
         if self.context().driver().is_simulated() {
             return Ok(most);
         }
-        let (free, _) = self.context().memory()?;
+        let (free, _) = self.context().mem_get_info()?;
         Ok(most.min(1 + free / CONTEXT_BYTES))
     }
 

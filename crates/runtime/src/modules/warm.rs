@@ -94,7 +94,7 @@ impl WarmModules {
     /// # Errors
     /// [`Error::OutOfMemory`], or a failed driver call.
     pub fn check_memory(&self, planned: usize) -> Result<()> {
-        let (free, total) = self.context.memory()?;
+        let (free, total) = self.context.mem_get_info()?;
         if planned <= free {
             return Ok(());
         }

@@ -90,7 +90,7 @@ impl CollectiveGroup {
     /// # Errors
     /// [`PassError::NoSuchRank`], [`PassError::NotCollective`].
     pub fn broadcast<T: Element>(self, slice: Slice<T>, root: usize) -> Result<Self, PassError> {
-        let count = self.ranks.count;
+        let count = self.ranks.world_size;
         if root >= count {
             return Err(PassError::NoSuchRank { rank: root, count });
         }
@@ -101,7 +101,7 @@ impl CollectiveGroup {
 
     fn block<T: Element>(&self, slice: Slice<T>) -> Result<std::ops::Range<usize>, PassError> {
         self.require_valid_ranks()?;
-        let (len, count) = (slice.len(), self.ranks.count);
+        let (len, count) = (slice.len(), self.ranks.world_size);
         if len.is_multiple_of(count) {
             return Ok(self.ranks.block(len));
         }
@@ -109,7 +109,7 @@ impl CollectiveGroup {
     }
 
     fn require_valid_ranks(&self) -> Result<(), PassError> {
-        let Ranks { rank, count } = self.ranks;
+        let Ranks { rank, world_size: count } = self.ranks;
         if self.ranks.is_valid() { Ok(()) } else { Err(PassError::NoSuchRank { rank, count }) }
     }
 

@@ -204,7 +204,7 @@ pub enum PassError {
     #[error(
         "the collective is for rank {} of {}, but earlier ones are for rank {} of {}; describe all \
          collectives of a pass for the same ranks",
-        ranks.rank, ranks.count, held.rank, held.count
+        ranks.rank, ranks.world_size, held.rank, held.world_size
     )]
     OtherRanks {
         /// The ranks of the collective.

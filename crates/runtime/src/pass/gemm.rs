@@ -62,7 +62,7 @@ impl LibraryGemm {
     /// # Errors
     /// If a size is 0 or too large for cuBLAS, or a slice has another length than its matrix.
     pub fn call(&self) -> Result<LibraryCall, PassError> {
-        let MatrixShape { rows, columns, inner } = self.shape;
+        let MatrixShape { m: rows, n: columns, k: inner } = self.shape;
         for (operand, slice, len) in [
             ("a", self.a, rows.saturating_mul(inner)),
             ("b", self.b, inner.saturating_mul(columns)),

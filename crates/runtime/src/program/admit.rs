@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use retrograph_driver::graph::{Contents, KernelNodeParams, NodeContents, Unread};
-use retrograph_driver::{DeviceCopy, Error, Result, Stream};
+use retrograph_driver::graph::{KernelNodeParams, NodeParams, UnreadableParams};
+use retrograph_driver::{Error, MemcpyParams, Result, Stream};
 
 use super::Program;
 use super::bindings::External;
@@ -54,7 +54,7 @@ pub enum AdmitError {
         /// The operation.
         operation: String,
         /// The unreadable part.
-        reason: Unread,
+        reason: UnreadableParams,
     },
 
     /// A replayed and an eager step from the same state differ.
@@ -132,7 +132,7 @@ impl Program {
     fn check_nodes(&self, template: &Template) -> Result<(), AdmitError> {
         for (step, group) in self.sequence.steps.iter().zip(&template.groups) {
             if let (Some(expected), [node]) = (expected_of(step), group.as_slice())
-                && !holds(&expected, &template.graph.contents(*node)?)
+                && !holds(&expected, &template.graph.node_params(*node)?)
             {
                 return Err(AdmitError::NodeDiffers { operation: step.name.clone() });
             }
@@ -152,7 +152,7 @@ impl Program {
                 return Err(varies());
             }
             for (first, second) in first.iter().zip(second) {
-                let contents = [one.graph.contents(*first)?, other.graph.contents(*second)?];
+                let contents = [one.graph.node_params(*first)?, other.graph.node_params(*second)?];
                 match contents {
                     [Ok(first), Ok(second)] if first == second => {}
                     [Ok(_), Ok(_)] => return Err(varies()),
@@ -205,7 +205,7 @@ impl Program {
             let mut bytes = vec![0; external.bytes];
             if !bytes.is_empty() {
                 // SAFETY: the program keeps the buffer, and `bytes` outlives the wait below.
-                unsafe { stream.copy_to_host(bytes.as_mut_ptr(), external.address, bytes.len()) }?;
+                unsafe { stream.memcpy_dtoh(bytes.as_mut_ptr(), external.address, bytes.len()) }?;
             }
             stream.synchronize()?;
             Ok(bytes)
@@ -217,7 +217,7 @@ impl Program {
         let stream = stream.outside_capture("restoring the state of a program")?;
         for (external, bytes) in self.written().zip(snapshot).filter(|(_, held)| !held.is_empty()) {
             // SAFETY: as above; the snapshot is only read.
-            unsafe { stream.copy_to_device(external.address, bytes.as_ptr(), bytes.len()) }?;
+            unsafe { stream.memcpy_htod(external.address, bytes.as_ptr(), bytes.len()) }?;
             stream.synchronize()?;
         }
         Ok(())
@@ -225,19 +225,19 @@ impl Program {
 }
 
 /// The expected parameters of an operation's node; `None` for a library call.
-fn expected_of(step: &Step) -> Option<NodeContents> {
+fn expected_of(step: &Step) -> Option<NodeParams> {
     Some(match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let bytes = (0..arguments.len()).map(|at| arguments.bytes(at).to_vec());
             let (function, geometry) = (function.raw(), *geometry);
             let arguments = Some(bytes.collect());
-            NodeContents::Launch(KernelNodeParams { function, geometry, arguments })
+            NodeParams::Kernel(KernelNodeParams { function, geometry, arguments })
         }
         &Command::Copy { target, source, bytes } => {
-            NodeContents::Copy(DeviceCopy { target, source, bytes })
+            NodeParams::Memcpy(MemcpyParams { dst: target, src: source, bytes })
         }
         &Command::Fill { target, pattern, words } => {
-            NodeContents::Fill { target, pattern, bytes: words * 4 }
+            NodeParams::Memset { dst: target, value: pattern, bytes: words * 4 }
         }
         Command::Library(_) => return None,
     })
@@ -245,9 +245,9 @@ fn expected_of(step: &Step) -> Option<NodeContents> {
 
 /// Whether a node has the expected parameters. Drivers before 12.4 do not report arguments; then
 /// only function and geometry are compared.
-fn holds(expected: &NodeContents, held: &Contents) -> bool {
+fn holds(expected: &NodeParams, held: &Result<NodeParams, UnreadableParams>) -> bool {
     match (expected, held) {
-        (NodeContents::Launch(expected), Err(Unread::Arguments(held))) => {
+        (NodeParams::Kernel(expected), Err(UnreadableParams::Arguments(held))) => {
             (held.function, held.geometry) == (expected.function, expected.geometry)
         }
         (expected, Ok(held)) => held == expected,

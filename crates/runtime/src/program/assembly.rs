@@ -1,8 +1,8 @@
 //! Builds a graph, command by command.
 
 use retrograph_driver::{
-    CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch, Node, NodeKind,
-    Result,
+    CapturedNodes, Capturing, Error, Graph, KernelLaunch, MemcpyParams, MemsetParams, Node,
+    NodeKind, Result,
 };
 
 use super::command::Command;
@@ -146,11 +146,11 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
         &Command::Copy { target, source, bytes } => {
             // SAFETY: the pass checked that both ranges lie in their buffers and do not overlap;
             // the rest as above.
-            unsafe { graph.add_copy(&DeviceCopy { target, source, bytes }, after) }
+            unsafe { graph.add_memcpy(&MemcpyParams { dst: target, src: source, bytes }, after) }
         }
         &Command::Fill { target, pattern, words } => {
             // SAFETY: as above.
-            unsafe { graph.add_fill(&DeviceFill { target, pattern, words }, after) }
+            unsafe { graph.add_memset(&MemsetParams { dst: target, value: pattern, words }, after) }
         }
         Command::Library(_) => unreachable!("library calls are captured"),
     }

@@ -40,11 +40,11 @@ impl Command {
             Self::Copy { target, source, bytes } => {
                 // SAFETY: the pass checked that both ranges are in their buffers and do not
                 // overlap, and the caller upholds the rest.
-                unsafe { stream.copy_on_device(*target, *source, *bytes) }
+                unsafe { stream.memcpy_dtod(*target, *source, *bytes) }
             }
             Self::Fill { target, pattern, words } => {
                 // SAFETY: as above.
-                unsafe { stream.fill_u32(*target, *pattern, *words) }
+                unsafe { stream.memset_d32(*target, *pattern, *words) }
             }
             // SAFETY: the caller of `Pass::library` promised what the call accesses, or the
             // description of a product checked its lengths; the caller upholds the rest.

@@ -152,7 +152,7 @@ pub enum BuildError {
     #[error(
         "`{operation}` is described for rank {} of {}, but the communicator is rank {} of {}; \
          describe the pass for the ranks of the communicator",
-        ranks.rank, ranks.count, held.rank, held.count
+        ranks.rank, ranks.world_size, held.rank, held.world_size
     )]
     OtherRanks {
         /// The operation.

@@ -216,7 +216,7 @@ impl Memory {
         }
         // SAFETY: transients are the first bytes of the allocation or arena, and the stream is
         // ordered after earlier steps.
-        unsafe { stream.fill_u32(self.transients(), NAN_PATTERN, words) }
+        unsafe { stream.memset_d32(self.transients(), NAN_PATTERN, words) }
     }
 }
 
@@ -256,7 +256,7 @@ fn tables_of(pass: &Pass) -> impl Iterator<Item = &[Cell<BufferId>]> {
 }
 
 fn free_bytes(stream: &Stream) -> Result<usize, BuildError> {
-    Ok(stream.context().memory()?.0)
+    Ok(stream.context().mem_get_info()?.0)
 }
 
 /// Offset of the control block, after the transients.

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use retrograph_driver::{DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream};
+use retrograph_driver::{
+    GraphExec, KernelLaunch, MemcpyParams, MemsetParams, Node, Result, Stream,
+};
 
 use super::Program;
 use super::command::Command;
@@ -139,11 +141,15 @@ fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
         }
         &Command::Copy { target, source, bytes } => {
             // SAFETY: as above.
-            unsafe { exec.set_copy_params(node, &DeviceCopy { target, source, bytes }) }
+            unsafe {
+                exec.set_memcpy_params(node, &MemcpyParams { dst: target, src: source, bytes })
+            }
         }
         &Command::Fill { target, pattern, words } => {
             // SAFETY: as above.
-            unsafe { exec.set_fill_params(node, &DeviceFill { target, pattern, words }) }
+            unsafe {
+                exec.set_memset_params(node, &MemsetParams { dst: target, value: pattern, words })
+            }
         }
         Command::Library(_) => unreachable!("nodes of library calls are not settable"),
     }

@@ -20,7 +20,7 @@ type Called = retrograph_runtime::error::Result<()>;
 fn copy(scope: &LibraryScope<'_>) -> Called {
     let (from, to) = (scope.range(0), scope.range(1));
     // SAFETY: the ranges are of one length, and the program keeps them.
-    unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
+    unsafe { scope.stream().memcpy_dtod(to.address, from.address, from.bytes) }
 }
 
 /// Waits for its stream, which is allowed only outside a capture.
@@ -56,7 +56,7 @@ fn unjoined(device: &Device) -> LibraryCall {
         other.wait(&event)?;
         let (from, to) = (scope.range(0), scope.range(1));
         // SAFETY: as for `copy`, and the tests wait for the device before they read.
-        unsafe { other.copy_on_device(to.address, from.address, from.bytes) }?;
+        unsafe { other.memcpy_dtod(to.address, from.address, from.bytes) }?;
         copy(scope)
     })
 }
@@ -210,7 +210,7 @@ fn admission_finds_values_that_a_library_bakes_in() {
         let pattern = count.fetch_add(1, Ordering::Relaxed);
         let to = scope.range(1);
         // SAFETY: the range is the program's.
-        unsafe { scope.stream().fill_u32(to.address, pattern, to.bytes / 4) }
+        unsafe { scope.stream().memset_d32(to.address, pattern, to.bytes / 4) }
     });
     for policy in [Policy::Hybrid, Policy::Capture] {
         let mixed = Mixed::new(&device, LibraryCall::new("copy", copy));
@@ -234,7 +234,7 @@ fn admission_refuses_nodes_that_it_cannot_read() {
     let uploading = LibraryCall::new("uploading", move |scope| {
         let to = scope.range(1);
         // SAFETY: the range is the program's, and the call keeps the host's memory.
-        unsafe { scope.stream().copy_to_device(to.address, host.as_ptr().cast(), to.bytes) }
+        unsafe { scope.stream().memcpy_htod(to.address, host.as_ptr().cast(), to.bytes) }
     });
     let mixed = Mixed::new(&device, uploading);
     let (mut program, _) = mixed.build(&device, Policy::Hybrid).unwrap();

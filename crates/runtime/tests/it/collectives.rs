@@ -18,7 +18,7 @@ use crate::programs::build;
 use crate::ranks::{self, Rank, simulated_ranks, two_ranks};
 
 const LEN: usize = 96;
-const TWO: Ranks = Ranks { rank: 0, count: 2 };
+const TWO: Ranks = Ranks { rank: 0, world_size: 2 };
 
 /// `y = silu(x)` and `z = x + x`, summed over all ranks in two collectives, then `w = y + z`, of
 /// which the blocks are exchanged.
@@ -315,7 +315,7 @@ fn descriptions_that_cannot_work_are_refused() {
     let missing = group.clone().broadcast(even, 2).unwrap_err();
     assert_eq!(missing, PassError::NoSuchRank { rank: 2, count: 2 });
     pass.collectives(group.clone().all_reduce(even).unwrap()).unwrap();
-    let other = CollectiveGroup::new(Ranks { rank: 1, count: 2 }).all_reduce(even).unwrap();
+    let other = CollectiveGroup::new(Ranks { rank: 1, world_size: 2 }).all_reduce(even).unwrap();
     assert!(matches!(pass.collectives(other), Err(PassError::OtherRanks { .. })));
     let empty = pass.collectives(group.clone()).unwrap_err();
     assert_eq!(empty, PassError::NoCollectives);
@@ -326,8 +326,10 @@ fn descriptions_that_cannot_work_are_refused() {
 #[test]
 fn ranks_that_do_not_exist_are_refused() {
     let slice = Pass::new("ranks").external::<f32>("x", 8);
-    for ranks in [(0, 0), (5, 2), (usize::MAX, 2)].map(|(rank, count)| Ranks { rank, count }) {
-        let Ranks { rank, count } = ranks;
+    for ranks in
+        [(0, 0), (5, 2), (usize::MAX, 2)].map(|(rank, count)| Ranks { rank, world_size: count })
+    {
+        let Ranks { rank, world_size: count } = ranks;
         let group = CollectiveGroup::new(ranks);
         let refused = [
             group.clone().all_reduce(slice),
@@ -354,7 +356,7 @@ fn a_refused_group_leaves_the_pass_unchanged() {
     let refused = pass.collectives(CollectiveGroup::new(TWO).all_reduce(wrong).unwrap());
     assert!(matches!(refused, Err(PassError::WrongPass { .. })));
     assert_eq!(pass.buffers().len(), 1);
-    let four = CollectiveGroup::new(Ranks { rank: 0, count: 4 });
+    let four = CollectiveGroup::new(Ranks { rank: 0, world_size: 4 });
     pass.collectives(four.all_reduce(x).unwrap()).unwrap();
 }
 

@@ -21,7 +21,7 @@ use crate::device::{Device, device, required};
 use crate::failing_programs::{Bench, fallback};
 use crate::programs::build;
 
-const SHAPE: MatrixShape = MatrixShape { rows: 48, columns: 80, inner: 64 };
+const SHAPE: MatrixShape = MatrixShape { m: 48, n: 80, k: 64 };
 
 /// `y = silu(x) · wᵀ` by a library and by our kernel, and the sum of both.
 pub(crate) struct Products {
@@ -35,7 +35,7 @@ pub(crate) struct Products {
 
 impl Products {
     pub(crate) fn new(workspace_bytes: usize) -> Self {
-        let MatrixShape { rows, columns, inner } = SHAPE;
+        let MatrixShape { m: rows, n: columns, k: inner } = SHAPE;
         let mut pass = Pass::new("products");
         let (x, w) = (pass.external("x", rows * inner), pass.external("w", columns * inner));
         let [ours, theirs, sum] =
@@ -100,7 +100,7 @@ impl Products {
             program.step(&device.stream, &self.pass.controls()).unwrap();
         }
         let admission = program.admit(&device.stream, &self.pass.controls()).unwrap();
-        assert_eq!(admission.bytes, 3 * 4 * SHAPE.rows * SHAPE.columns);
+        assert_eq!(admission.bytes, 3 * 4 * SHAPE.m * SHAPE.n);
         buffers.map(|buffer| buffer.download(&device.stream).unwrap())
     }
 }
@@ -283,9 +283,9 @@ pub(crate) fn stand_in_for(bench: &Bench, product: f32) -> (Cublas, &'static Mut
 #[test]
 fn products_are_captured_with_a_workspace_of_the_program() {
     with_stand_in(|bench, cublas, held| {
-        let products = Products::new(SHAPE.rows * SHAPE.columns * 4);
+        let products = Products::new(SHAPE.m * SHAPE.n * 4);
         let expected = products.run(&bench.device, cublas, Policy::Eager);
-        assert_eq!(expected[1], vec![1.0; SHAPE.rows * SHAPE.columns]);
+        assert_eq!(expected[1], vec![1.0; SHAPE.m * SHAPE.n]);
         for policy in [Policy::Auto, Policy::Hybrid, Policy::Capture] {
             held.lock().unwrap().calls.clear();
             let found = products.run(&bench.device, cublas, policy);
@@ -327,10 +327,10 @@ fn a_product_that_fails_is_named_with_its_status() {
 fn the_handle_lives_as_long_as_the_last_program_with_it() {
     with_stand_in(|bench, cublas, held| {
         let mut pass = Pass::new("one product");
-        let a = pass.external::<f32>("a", SHAPE.rows * SHAPE.inner);
-        let b = pass.external::<f32>("b", SHAPE.columns * SHAPE.inner);
-        let c = pass.external::<f32>("c", SHAPE.rows * SHAPE.columns);
-        let workspace = pass.transient("workspace", SHAPE.rows * SHAPE.columns);
+        let a = pass.external::<f32>("a", SHAPE.m * SHAPE.k);
+        let b = pass.external::<f32>("b", SHAPE.n * SHAPE.k);
+        let c = pass.external::<f32>("c", SHAPE.m * SHAPE.n);
+        let workspace = pass.transient("workspace", SHAPE.m * SHAPE.n);
         let gemm = LibraryGemm {
             a,
             b,

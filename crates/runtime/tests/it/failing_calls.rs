@@ -79,7 +79,7 @@ fn a_failing_launch_is_the_first_cause_even_when_the_capture_survives_it() {
     let captured = device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
         capturing.at("the gradients");
         // SAFETY: the graph is never launched.
-        let _ = unsafe { capturing.stream().fill_u32(buffer.address(), 0, 4) };
+        let _ = unsafe { capturing.stream().memset_d32(buffer.address(), 0, 4) };
         Ok::<_, Error>(())
     });
     let error = captured.unwrap_err();

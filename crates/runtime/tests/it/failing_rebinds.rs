@@ -141,7 +141,11 @@ fn without_an_update_the_old_step_stays() {
         let (call, _) = calls.last().unwrap();
         assert_eq!(code_of(error.call()), Some((*call, UNKNOWN)), "{error}");
         let after = case.bench.simulator.live();
-        assert_eq!((after.graphs, after.execs), (before.graphs, before.execs), "{calls:?}");
+        assert_eq!(
+            (after.graphs, after.graph_execs),
+            (before.graphs, before.graph_execs),
+            "{calls:?}"
+        );
         case.check(1..3, 3, 0);
         // And the same rebind works when nothing fails.
         assert_eq!(

@@ -6,7 +6,9 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::{CUcontext, CUfunction, CUgraph, CUresult, CUstream, DriverTable};
 use retrograph_runtime::program::RETRY_AFTER;
-use retrograph_runtime::{BuildError, Error, GraphFailure, Loss, Policy, Reason, Strategy};
+use retrograph_runtime::{
+    BuildError, CaptureInvalidation, Error, GraphFailure, Policy, Reason, Strategy,
+};
 
 use crate::device::assert_works;
 use crate::failing_programs::{Bench, UNKNOWN, code_of, fallback};
@@ -174,7 +176,7 @@ fn nothing_runs_when_the_capture_of_a_program_ends_under_it() {
         else {
             panic!("{lost}")
         };
-        let Loss::NotActive { place } = &**loss else { panic!("{lost}") };
+        let CaptureInvalidation::NotActive { place } = &**loss else { panic!("{lost}") };
         assert_eq!(place, operations[nth - 1].name());
         let launches = bench.simulator.call_count("cuLaunchKernel") - launched;
         assert_eq!(launches, nth as u64, "none reaches the driver after the loss");

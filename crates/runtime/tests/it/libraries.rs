@@ -113,8 +113,8 @@ pub(crate) fn forking(device: &Device) -> LibraryCall {
         let (from_half, to_half) = (from.address + half as u64, to.address + half as u64);
         // SAFETY: the halves lie in the ranges, which the program keeps.
         unsafe {
-            scope.stream().copy_on_device(to.address, from.address, half)?;
-            other.copy_on_device(to_half, from_half, from.bytes - half)?;
+            scope.stream().memcpy_dtod(to.address, from.address, half)?;
+            other.memcpy_dtod(to_half, from_half, from.bytes - half)?;
         }
         joined.record(&other)?;
         scope.stream().wait(joined)
@@ -130,7 +130,7 @@ fn copying_in(pieces: usize) -> LibraryCall {
             let at = (at * piece) as u64;
             // SAFETY: the pieces lie in the ranges, which the program keeps.
             unsafe {
-                scope.stream().copy_on_device(to.address + at, from.address + at, piece)?;
+                scope.stream().memcpy_dtod(to.address + at, from.address + at, piece)?;
             }
         }
         Ok(())
@@ -237,7 +237,7 @@ fn a_program_with_libraries_is_bound_to_other_memory() {
         LibraryCall::new("copy", |scope| {
             let (from, to) = (scope.range(0), scope.range(1));
             // SAFETY: the ranges are of one length, and the program keeps them.
-            unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
+            unsafe { scope.stream().memcpy_dtod(to.address, from.address, from.bytes) }
         })
     };
     for (policy, update) in [
@@ -277,7 +277,7 @@ fn a_program_keeps_what_a_library_was_given() {
     let call = LibraryCall::new("fill", move |scope| {
         let _ = &held;
         // SAFETY: the range is the program's.
-        unsafe { scope.stream().fill_u32(scope.range(0).address, 9, 1) }
+        unsafe { scope.stream().memset_d32(scope.range(0).address, 9, 1) }
     });
     // SAFETY: it writes only the word.
     unsafe { pass.library(call.writes(word)) }.unwrap();

@@ -1,9 +1,9 @@
 //! A small training pass for tests: two layers with SiLU, cross-entropy, clipping and AdamW.
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Decay, Dgrad, Fprop, GemmShape,
-    GradLogits, Guard, Mean, Schedule, Silu, SiluBackward, SquaredSums, Wgrad,
-    squared_sums_partials,
+    AdamW, AdamWTensor, ClipFactor, ClipGrads, ColumnSum, CrossEntropy, Decay, Dgrad, Fprop,
+    GemmShape, GradLogits, GradNormPartials, Guard, LrSchedule, Mean, Silu, SiluBackward, Wgrad,
+    grad_norm_partials_len,
 };
 use retrograph_runtime::{
     Bindings, BufferId, Controls, DeviceBuffer, Pass, PassError, Program, Slice, Stream,
@@ -110,15 +110,15 @@ impl Mlp {
         let pass = &mut self.pass;
         pass.set_scope("update");
         let grads = self.parameters.map(|parameter| parameter.grad);
-        let partials = pass.transient::<f64>("partials", squared_sums_partials(&LENGTHS));
+        let partials = pass.transient::<f64>("partials", grad_norm_partials_len(&LENGTHS));
         let scale = pass.transient("scale", 1);
         let norm = pass.transient("norm", 1);
-        let scalars = pass.transient("scalars", Schedule::<BufferId>::SCALARS);
-        pass.launch(SquaredSums { tensors: &grads, partials }.launch()?)?;
+        let scalars = pass.transient("scalars", LrSchedule::<BufferId>::SCALARS);
+        pass.launch(GradNormPartials { tensors: &grads, partials }.launch()?)?;
         let guard = Some(Guard { loss: self.loss, step: self.step, halt: self.halt });
-        pass.launch(ClipScale { partials, max_norm: 0.5, scale, norm, guard }.launch()?)?;
-        pass.launch(Clip { tensors: &grads, scale }.launch()?)?;
-        let schedule = Schedule {
+        pass.launch(ClipFactor { partials, max_norm: 0.5, scale, norm, guard }.launch()?)?;
+        pass.launch(ClipGrads { tensors: &grads, scale }.launch()?)?;
+        let schedule = LrSchedule {
             step: self.step,
             scalars,
             peak_lr: 0.05,
@@ -134,8 +134,8 @@ impl Mlp {
         let tensors = self.parameters.map(|held| AdamWTensor {
             param: held.value,
             grad: held.grad.into(),
-            first: held.first,
-            second: held.second,
+            exp_avg: held.first,
+            exp_avg_sq: held.second,
             copy: None,
             weight_decay: 0.01,
         });

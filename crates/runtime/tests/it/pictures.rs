@@ -153,8 +153,8 @@ fn a_captured_graph_is_drawn_and_reported_like_a_pass() {
             capturing.keep(buffer.owner());
             // SAFETY: the range is the whole buffer, which the graph keeps.
             unsafe {
-                capturing.stream().fill_u32(buffer.address(), 1, 8)?;
-                capturing.stream().fill_u32(buffer.address(), 2, 4)
+                capturing.stream().memset_d32(buffer.address(), 1, 8)?;
+                capturing.stream().memset_d32(buffer.address(), 2, 4)
             }
         })
         .unwrap();

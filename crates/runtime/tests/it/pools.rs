@@ -54,8 +54,8 @@ fn dropped_memory_is_reused_after_the_work_that_used_it() {
             // SAFETY: both ranges are whole buffers; the pool reuses the first only after this
             // has run, which the test checks.
             unsafe {
-                stream.fill_u32(address, 3, 128).unwrap();
-                stream.copy_on_device(kept.address(), address, 512).unwrap();
+                stream.memset_d32(address, 3, 128).unwrap();
+                stream.memcpy_dtod(kept.address(), address, 512).unwrap();
             }
             drop(first);
             assert_eq!(usage(&pool), [0, 512, 512]);
@@ -110,7 +110,7 @@ fn a_seal_forbids_allocation_on_every_thread_and_names_who_sealed() {
                     assert_eq!(sealed_by(there), "the captured step");
                     capturing.keep(scratch.owner());
                     // SAFETY: the range is the whole buffer, which the graph keeps.
-                    unsafe { capturing.stream().fill_u32(scratch.address(), 5, 16) }
+                    unsafe { capturing.stream().memset_d32(scratch.address(), 5, 16) }
                 })
                 .expect("nothing that was refused broke the capture");
             drop(inner);

@@ -115,7 +115,7 @@ fn graphs_with_priorities_and_their_copies_are_instantiated_to_heed_them() {
         drop(copy.instantiate().unwrap());
         assert_eq!(seen(), Some(expected), "of the copy");
         let mut parent = Graph::new(&bench.device.context).unwrap();
-        parent.add_child(&graph, &[]).unwrap();
+        parent.add_child_graph(&graph, &[]).unwrap();
         drop(parent.instantiate().unwrap());
         assert_eq!(seen(), Some(expected), "with the graph as a node");
     }

@@ -77,9 +77,9 @@ fn shift(stream: &Stream, values: &DeviceBuffer<u32>, other: &DeviceBuffer<u32>)
         let (stream, start) = (capturing.stream(), values.address());
         // SAFETY: the ranges lie in the buffers, which the graph keeps.
         unsafe {
-            stream.copy_on_device(other.address(), start, 31 * 4)?;
-            stream.fill_u32(start, 1, 1)?;
-            stream.copy_on_device(start + 4, other.address(), 31 * 4)
+            stream.memcpy_dtod(other.address(), start, 31 * 4)?;
+            stream.memset_d32(start, 1, 1)?;
+            stream.memcpy_dtod(start + 4, other.address(), 31 * 4)
         }
     });
     captured.unwrap()

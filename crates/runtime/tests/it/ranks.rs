@@ -72,7 +72,7 @@ pub(crate) fn simulated() -> Nccl {
 fn run<T: Send>(count: usize, body: impl Fn(Ranks) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let body = &body;
-        let start = |rank| scope.spawn(move || body(Ranks { rank, count }));
+        let start = |rank| scope.spawn(move || body(Ranks { rank, world_size: count }));
         let threads: Vec<_> = (0..count).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })

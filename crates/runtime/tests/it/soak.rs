@@ -31,7 +31,7 @@ struct Footprint {
 
 impl Footprint {
     fn now(context: &Context) -> Self {
-        let (device_free, _) = context.memory().unwrap();
+        let (device_free, _) = context.mem_get_info().unwrap();
         // Pages of 4 KiB; where the system does not tell, nothing is compared.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());

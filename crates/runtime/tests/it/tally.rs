@@ -80,8 +80,8 @@ impl Tally {
                 let second = [to.address, from.address].map(|start| start + half as u64);
                 // SAFETY: the halves lie in the ranges of the call, which do not overlap.
                 unsafe {
-                    scope.stream().copy_on_device(to.address, from.address, half)?;
-                    scope.stream().copy_on_device(second[0], second[1], half)
+                    scope.stream().memcpy_dtod(to.address, from.address, half)?;
+                    scope.stream().memcpy_dtod(second[0], second[1], half)
                 }
             });
             // SAFETY: the work reads and writes what is declared, only on its stream.

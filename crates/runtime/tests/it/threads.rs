@@ -9,20 +9,19 @@ assert_threads! {
     shared {
         Access, Admission, AdmitError, Argument<BufferId>, Bindings, Buffer,
         BufferArgument<BufferId>, BufferId, BufferKind, BuildError, BuildOptions, CallError,
-        CaptureError, CaptureMode, CapturedNodes, Cell<BufferId>, CollectiveGroup, CollectiveKind,
-        Collectives, Communicator, Context, ControlError, Controls,
-        Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
-        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
-        Edge, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
-        GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
-        KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
-        Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Nccl, Node, NodeKind, OpId,
-        Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
-        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, Ranks,
-        GraphFailure, Reason, ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse,
-        UpdateStrategy, Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap,
-        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UniqueId, UpdateOutcome,
-        WarmModules,
+        CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Cell<BufferId>,
+        CollectiveGroup, CollectiveKind, Collectives, Communicator, Context, ControlError, Controls,
+        Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceIndex, DeviceInfo, DeviceRange,
+        DeviceScalar<f32>, Driver, DriverOverhead, DriverVersion, Edge, Edges, Error, Event,
+        Explanation<'static>, FirstFailure, Function, GraphExec, GraphFailure, GraphReport, Hazard,
+        JitAfterWarm, KernelArguments, KernelLaunch<'static>, KernelTime, LaunchGeometry,
+        LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError, MatrixShape, MemcpyParams,
+        MemoryPlan, MemoryPool, MemsetParams, Module, ModuleCache, Nccl, Node, NodeKind, OpId,
+        Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PdlMode, PhaseTime,
+        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, ProfileError,
+        Progress<'static>, Ranks, Reason, Rebound, Report, Requirements, Reuse, Slice<f32>,
+        StepError, StepOutcome, Strategy, Stream, TensorMap, TensorMapLayout<'static>,
+        TensorMapSwizzle, TensorMapType, UniqueId, UpdateOutcome, UpdateStrategy, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
@@ -43,7 +42,7 @@ mod more {
                 BundleImage, CacheDir, CacheOptions, CodeError, Compiler,
                 Digest, DiskError, Function, ImageKey, ImageReport, JitAfterWarm, KernelReport,
                 ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source,
-                UnsupportedDevice, Warming, Warning, WarmModules, WorkerCommand,
+                UnsupportedDevice, CompileOptions, Warning, WarmModules, WorkerCommand,
             }
             sent {}
             stay {}

@@ -25,7 +25,7 @@ fn entry(name: &str, ptx: &str, code: &str) -> BundleEntry {
     let target = "sm_90".parse().unwrap();
     let (image, maker) = (Sha256::digest(ptx).into(), "a test".to_owned());
     let code = format!("{code}\0").into_bytes();
-    BundleEntry { name: name.to_owned(), image, target, maker, code }
+    BundleEntry { name: name.to_owned(), image, target, producer: maker, code }
 }
 
 fn bundle(entries: &[BundleEntry]) -> (tempfile::TempDir, PathBuf) {
@@ -86,7 +86,7 @@ fn images_in_a_bundle_are_not_decompressed() {
     let other = images::ptx(image, "sm_80".parse().unwrap()).unwrap();
     let code = format!("{}\0", other.replace(".target sm_80", ".target sm_75")).into_bytes();
     let name = image.to_owned();
-    let entry = BundleEntry { name, image: digest, target, maker: "a test".to_owned(), code };
+    let entry = BundleEntry { name, image: digest, target, producer: "a test".to_owned(), code };
     let (_folder, path) = bundle(&[entry]);
 
     let warm = ModuleCache::with(&device.context, from(&path)).prewarm(&wanted, |_| ()).unwrap();

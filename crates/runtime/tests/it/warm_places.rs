@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use retrograph_runtime::modules::{CacheDir, CacheOptions, PrewarmReport, Source, Warming};
+use retrograph_runtime::modules::{CacheDir, CacheOptions, CompileOptions, PrewarmReport, Source};
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
 
 use crate::device::Device;
@@ -14,8 +14,8 @@ pub(crate) fn on_disk(path: &Path) -> CacheOptions {
 }
 
 /// Options with compiler processes.
-pub(crate) fn with_workers(warming: Warming) -> CacheOptions {
-    CacheOptions { warming, ..CacheOptions::default() }
+pub(crate) fn with_workers(warming: CompileOptions) -> CacheOptions {
+    CacheOptions { compile: warming, ..CacheOptions::default() }
 }
 
 /// The files of a cache on disk.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use retrograph_runtime::modules::{
-    CacheOptions, Compiler, Source, Warming, Warning, WorkerCommand, serve_compiler,
+    CacheOptions, CompileOptions, Compiler, Source, Warning, WorkerCommand, serve_compiler,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
 
@@ -41,16 +41,16 @@ fn large(count: usize) -> Requirements {
     requirements
 }
 
-fn warm_large(count: usize, warming: Warming) -> WarmModules {
+fn warm_large(count: usize, warming: CompileOptions) -> WarmModules {
     let cache = ModuleCache::with(&bench().context, with_workers(warming));
     let warm = cache.prewarm(&large(count), |_| ()).unwrap();
     assert_eq!((cache.loaded(), warm.len()), (count, count));
     warm
 }
 
-fn processes(program: PathBuf, workers: usize) -> Warming {
+fn processes(program: PathBuf, workers: usize) -> CompileOptions {
     let compiler = Compiler::Processes(WorkerCommand { program, arguments: Vec::new() });
-    Warming { compiler, workers, ..Warming::default() }
+    CompileOptions { compiler, workers, ..CompileOptions::default() }
 }
 
 /// An assembler whose code is its source: arguments are `-arch=… source -o code`.
@@ -61,7 +61,11 @@ done
 cat "$source" > "$code"; printf '\0' >> "$code""#;
 
 fn ptxas(path: PathBuf, workers: usize) -> CacheOptions {
-    with_workers(Warming { compiler: Compiler::Ptxas(path), workers, ..Warming::default() })
+    with_workers(CompileOptions {
+        compiler: Compiler::Ptxas(path),
+        workers,
+        ..CompileOptions::default()
+    })
 }
 
 #[test]
@@ -120,7 +124,7 @@ fn processes_that_are_not_workers_are_detected_and_the_driver_compiles() {
 fn processes_are_started_only_for_large_texts() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let started = |warm: fn(Warming), workers| {
+    let started = |warm: fn(CompileOptions), workers| {
         fs::write(&log, "").unwrap();
         let lines = format!("echo x >> {}", log.display());
         warm(processes(program(folder.path(), &lines), workers));
@@ -141,7 +145,7 @@ fn assert_ended(warm: &WarmModules, (limit, with_image, count): (Duration, bool,
     assert_eq!(report.count(Source::Jit), report.images.len(), "{report:?}");
     assert_eq!(report.warnings.len(), count, "{report:?}");
     for warning in &report.warnings {
-        let Warning::TooSlow { image, limit: held } = warning else { panic!("{warning}") };
+        let Warning::TooSlow { image, timeout: held } = warning else { panic!("{warning}") };
         assert_eq!((*held, image.is_some()), (limit, with_image), "{warning}");
         let text = warning.to_string();
         assert!(text.contains("took longer than 200ms"), "{text}");
@@ -153,7 +157,10 @@ fn assert_ended(warm: &WarmModules, (limit, with_image, count): (Duration, bool,
 fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     let folder = tempfile::tempdir().unwrap();
     let (started, limit) = (Instant::now(), Duration::from_millis(200));
-    let of = |lines: &str| Warming { limit, ..processes(program(folder.path(), lines), 2) };
+    let of = |lines: &str| CompileOptions {
+        timeout: limit,
+        ..processes(program(folder.path(), lines), 2)
+    };
     // Its child processes keep the pipes open even after it has ended.
     assert_ended(&warm_large(2, of("sleep 60")), (limit, false, 1));
     // It sends its identity, and then reads no request, or a part of one.
@@ -165,7 +172,7 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     let hello = format!("cat {}/identity", folder.path().display());
     assert_ended(&warm_large(2, of(&format!("{hello}; sleep 60"))), (limit, true, 1));
     let compiler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
-    let warming = Warming { compiler, workers: 2, limit };
+    let warming = CompileOptions { compiler, workers: 2, timeout: limit };
     let warm = warm_two(&bench(), with_workers(warming)).unwrap();
     assert_ended(&warm, (limit, true, 2));
     assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");

@@ -40,7 +40,7 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         Operands::Split => (split::KEYS, split::STAGES),
     };
     SmemLayout {
-        parts: config.operands.parts(),
+        terms: config.operands.terms(),
         resident: config.tile(WGMMA_ROWS),
         resident_count: 1,
         streamed: config.tile(keys),

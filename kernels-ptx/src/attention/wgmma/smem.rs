@@ -10,19 +10,19 @@ use crate::primitives::tma_pipeline::{
 };
 use crate::primitives::wgmma::ROWS;
 
-/// A tile, or its last rows, at an address in shared memory. Other parts of a split tile follow it.
+/// A tile, or its last rows, at an address in shared memory. Other terms of a split tile follow it.
 #[derive(Clone, Copy)]
 pub(super) struct PlacedTile<'k> {
     pub(super) tile: SmemTile,
     smem: Shared<'k, u32>,
-    /// Words from one part to the next.
-    part_words: u32,
+    /// Words from one term to the next.
+    term_words: u32,
 }
 
 impl<'k> PlacedTile<'k> {
-    /// A part of the tile.
-    pub(super) fn part(self, index: usize) -> Self {
-        Self { smem: self.smem.offset(i64::from(self.part_words) * index as i64), ..self }
+    /// A term of the tile.
+    pub(super) fn term(self, index: usize) -> Self {
+        Self { smem: self.smem.offset(i64::from(self.term_words) * index as i64), ..self }
     }
 
     /// The columns of the tile in tiles of at most `width` columns: whole lines.
@@ -57,7 +57,7 @@ pub(super) struct HeadMap<'k> {
     pub(super) sequence: Value<'k, u32>,
     /// First column of the head.
     pub(super) column: Value<'k, u32>,
-    /// The planes of the sequences of one part.
+    /// The planes of the sequences of one term.
     pub(super) batch: Value<'k, u32>,
     pub(super) operands: Operands,
 }
@@ -72,7 +72,7 @@ impl<'k> HeadMap<'k> {
         Self { map, sequence, column: head * head_dim, batch, operands }
     }
 
-    /// Copies the parts of `tile` from row `row` of the head on. `full` completes when their bytes
+    /// Copies the terms of `tile` from row `row` of the head on. `full` completes when their bytes
     /// have arrived.
     fn copy(
         self,
@@ -80,9 +80,9 @@ impl<'k> HeadMap<'k> {
         row: Value<'k, u32>,
         full: Shared<'k, u64>,
     ) {
-        for part in 0..self.operands.parts() {
-            let to = to.offset((part * tile.words()).into());
-            let plane = if part == 0 { self.sequence } else { self.sequence + self.batch };
+        for term in 0..self.operands.terms() {
+            let to = to.offset((term * tile.words()).into());
+            let plane = if term == 0 { self.sequence } else { self.sequence + self.batch };
             let boxes = ((tile, to), self.operands.box_rows());
             copy_boxes(boxes, (self.map, plane, None), full, |[x, y]| [self.column + x, row + y]);
         }
@@ -92,8 +92,8 @@ impl<'k> HeadMap<'k> {
 /// The sizes of the shared memory of a block.
 #[derive(Clone, Copy)]
 pub(super) struct SmemLayout {
-    /// Parts of each tile.
-    pub(super) parts: u32,
+    /// Terms of each tile.
+    pub(super) terms: u32,
     /// The tiles that stay for the whole block.
     pub(super) resident: SmemTile,
     pub(super) resident_count: u32,
@@ -107,7 +107,7 @@ impl SmemLayout {
     /// Words of resident tiles, of stages, and of barriers.
     fn words(self) -> [u32; 3] {
         [
-            self.resident_count * self.parts * self.resident.words(),
+            self.resident_count * self.terms * self.resident.words(),
             self.stages * self.stage_words(),
             barrier_words(self.stages) + 2,
         ]
@@ -115,7 +115,7 @@ impl SmemLayout {
 
     /// Words of a stage.
     fn stage_words(self) -> u32 {
-        self.parts * self.streamed.words()
+        self.terms * self.streamed.words()
     }
 
     /// Dynamic shared memory in bytes.
@@ -167,7 +167,7 @@ impl<'k> Smem<'k> {
     /// Copies the resident tiles, from row `row` of the heads on.
     pub(super) fn copy_resident(&self, sources: &[HeadMap<'k>], row: Value<'k, u32>) {
         let tile = self.layout.resident;
-        let bytes = self.layout.resident_count * self.layout.parts * tile.bytes();
+        let bytes = self.layout.resident_count * self.layout.terms * tile.bytes();
         self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
         for (index, source) in (0..).zip(sources) {
             source.copy((tile, self.resident_tile(index)), row, self.resident_full);
@@ -177,7 +177,7 @@ impl<'k> Smem<'k> {
     /// Copies the next tile, from row `row` of a head on, into its stage.
     pub(super) fn copy(&self, (source, row): (HeadMap<'k>, Value<'k, u32>)) {
         let tile = self.layout.streamed;
-        self.pipeline.fill(self.filled, self.layout.parts * tile.bytes(), |stage, full| {
+        self.pipeline.fill(self.filled, self.layout.terms * tile.bytes(), |stage, full| {
             source.copy((tile, stage.smem), row, full);
         });
     }
@@ -192,7 +192,7 @@ impl<'k> Smem<'k> {
         std::array::from_fn(|index| PlacedTile {
             tile,
             smem: self.resident_tile(index as u32).at(rows),
-            part_words: tile.words(),
+            term_words: tile.words(),
         })
     }
 
@@ -200,7 +200,7 @@ impl<'k> Smem<'k> {
     pub(super) fn wait(&self, state: PipelineState<'k>) -> (Stage<'k>, PlacedTile<'k>) {
         let stage = self.pipeline.wait_full(state);
         let tile = self.layout.streamed;
-        (stage, PlacedTile { tile, smem: stage.smem, part_words: tile.words() })
+        (stage, PlacedTile { tile, smem: stage.smem, term_words: tile.words() })
     }
 
     /// Signals that this warp has read a stage.
@@ -210,6 +210,6 @@ impl<'k> Smem<'k> {
     }
 
     fn resident_tile(&self, index: u32) -> Shared<'k, u32> {
-        self.resident.offset((index * self.layout.parts * self.layout.resident.words()).into())
+        self.resident.offset((index * self.layout.terms * self.layout.resident.words()).into())
     }
 }

@@ -1,4 +1,4 @@
-//! Products of f32 operands, each split into two f16 parts with power-of-two scales.
+//! Products of f32 operands, each split into two f16 terms with power-of-two scales.
 //!
 //! ```text
 //! x[i] = scale[i] · (high[i] + low[i])        a·b ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ
@@ -86,7 +86,7 @@ pub(super) fn for_each<'k>(
 
 /// A left operand in registers.
 pub(super) struct SplitRows<'k> {
-    parts: [Fragments<'k>; 2],
+    terms: [Fragments<'k>; 2],
     /// The scales of the lane's two rows.
     scales: [Value<'k, f32>; 2],
 }
@@ -108,7 +108,7 @@ impl<'k> SplitRows<'k> {
         for element in acc.iter().flatten() {
             element.update(|element| element - f16::round(element));
         }
-        Self { parts: [high, packed()], scales }
+        Self { terms: [high, packed()], scales }
     }
 
     /// Adds the product with all rows of `b` to `acc`, by `width` columns at a time. Waits for all
@@ -123,10 +123,10 @@ impl<'k> SplitRows<'k> {
             let sum = acc_row(k, b.tile.length);
             let registers = acc_registers(&sum);
             k.wgmma_fence();
-            for (index, &[part_a, part_b]) in SPLIT_PRODUCTS.iter().enumerate() {
-                for (step, fragment) in (0..).zip(&self.parts[part_a]) {
+            for (index, &[term_a, term_b]) in SPLIT_PRODUCTS.iter().enumerate() {
+                for (step, fragment) in (0..).zip(&self.terms[term_a]) {
                     let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
-                    let operands = (MatrixA::Registers(*fragment), b.part(part_b).mn_major(step));
+                    let operands = (MatrixA::Registers(*fragment), b.term(term_b).mn_major(step));
                     k.wgmma_mma_async(HalfType::F16, operands, &registers, scale_d);
                 }
             }

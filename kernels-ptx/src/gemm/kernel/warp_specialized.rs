@@ -15,7 +15,7 @@
 //! **Result.** If c has a tensor map, it is written through shared memory by bulk stores;
 //! otherwise, and if the product accumulates, from registers.
 //!
-//! **Split operands.** A stage holds both parts of each operand, which are planes of its tensor
+//! **Split operands.** A stage holds both terms of each operand, which are planes of its tensor
 //! map. Each stage accumulates from zero and is then added in f32; see
 //! [`wgmma_split_f16`](crate::gemm::mainloop::wgmma_split_f16).
 //!
@@ -42,7 +42,7 @@ mod producer;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    CONSUMER_ROWS, Epilogue, GemmImage, Mainloop, SPLIT_PARTS, TENSOR_MAP_BOX, TileConfig,
+    CONSUMER_ROWS, Epilogue, GemmImage, Mainloop, SPLIT_MAX_TERMS, TENSOR_MAP_BOX, TileConfig,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
@@ -118,13 +118,13 @@ impl WarpSpecializedKernel {
         })
     }
 
-    /// Parts of an operand: two if it is split.
-    fn parts(self) -> u32 {
-        if self.image.a == DType::F16 { SPLIT_PARTS } else { 1 }
+    /// Terms of an operand: two if it is split.
+    fn terms(self) -> u32 {
+        if self.image.a == DType::F16 { SPLIT_MAX_TERMS } else { 1 }
     }
 
     fn stage_words(self) -> u32 {
-        self.tiles().iter().map(|tile| self.parts() * tile.smem.words()).sum()
+        self.tiles().iter().map(|tile| self.terms() * tile.smem.words()).sum()
     }
 
     /// The tile of gate or of up in an input stage.
@@ -134,16 +134,16 @@ impl WarpSpecializedKernel {
 
     /// The addresses of a and b in a stage.
     fn operands(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
-        let a_words = self.parts() * self.tiles()[0].smem.words();
+        let a_words = self.terms() * self.tiles()[0].smem.words();
         [stage.smem, stage.smem.offset(i64::from(a_words))]
     }
 
-    /// The addresses of the parts of a and b in a stage.
-    fn split_operands(self, stage: Stage<'_>) -> [[Shared<'_, u32>; SPLIT_PARTS as usize]; 2] {
+    /// The addresses of the terms of a and b in a stage.
+    fn split_operands(self, stage: Stage<'_>) -> [[Shared<'_, u32>; SPLIT_MAX_TERMS as usize]; 2] {
         let (operands, tiles) = (self.operands(stage), self.tiles());
         [0, 1].map(|operand| {
             [0, 1]
-                .map(|part| operands[operand].offset(part * i64::from(tiles[operand].smem.words())))
+                .map(|term| operands[operand].offset(term * i64::from(tiles[operand].smem.words())))
         })
     }
 

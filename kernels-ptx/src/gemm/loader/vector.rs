@@ -15,18 +15,18 @@ use crate::primitives::registers::set;
 pub(in crate::gemm) enum OperandFormat<'k> {
     F32,
     Bf16,
-    /// Hi and lo parts of f16.
-    SplitF16(LoPart<'k>),
+    /// Hi and lo terms of f16.
+    SplitF16(LoTerm<'k>),
     /// 4-bit codes with their scales.
     Nf4(Nf4<'k>),
 }
 
-/// The lo part of a split operand.
+/// The lo term of a split operand.
 #[derive(Clone, Copy)]
-pub(in crate::gemm) struct LoPart<'k> {
-    /// Offset from the hi part in bytes.
+pub(in crate::gemm) struct LoTerm<'k> {
+    /// Offset from the hi term in bytes.
     pub(in crate::gemm) offset: Value<'k, u64>,
-    /// Whether it exists; always if `None`. A missing lo part is 0.
+    /// Whether it exists; always if `None`. A missing lo term is 0.
     pub(in crate::gemm) exists: Option<Pred<'k>>,
 }
 
@@ -54,10 +54,10 @@ pub(super) enum LoadedVector<'k> {
     F32(Vec<Var<'k, f32>>),
     /// Two elements per word.
     Bf16(Vec<Var<'k, u32>>),
-    /// Four elements of each part, two per word.
+    /// Four elements of each term, two per word.
     SplitF16 {
-        parts: [[Var<'k, u32>; 2]; 2],
-        lo_part: LoPart<'k>,
+        terms: [[Var<'k, u32>; 2]; 2],
+        lo_term: LoTerm<'k>,
     },
     /// `len` codes in a word, and the scale of their block.
     Nf4 {
@@ -74,9 +74,9 @@ impl<'k> LoadedVector<'k> {
         match format {
             OperandFormat::F32 => Self::F32((0..len).map(|_| k.var(0.0f32)).collect()),
             OperandFormat::Bf16 => Self::Bf16((0..len / 2).map(|_| k.var(0u32)).collect()),
-            OperandFormat::SplitF16(lo_part) => {
-                assert_eq!(len, 4, "parts are loaded four elements at a time");
-                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), lo_part }
+            OperandFormat::SplitF16(lo_term) => {
+                assert_eq!(len, 4, "terms are loaded four elements at a time");
+                Self::SplitF16 { terms: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), lo_term }
             }
             OperandFormat::Nf4(nf4) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
@@ -103,13 +103,13 @@ impl<'k> LoadedVector<'k> {
                 assert_eq!(vars.len(), 4, "a vector of bf16 has eight elements");
                 set(vars, Ptr::<u32>::from_address(address).load_vec4(words));
             }
-            Self::SplitF16 { parts: [hi, lo], lo_part } => {
+            Self::SplitF16 { terms: [hi, lo], lo_term } => {
                 let word = index(0) >> 1;
                 set(hi, Ptr::<u32>::from_address(address).load_vec2(word));
                 let load = || {
-                    set(lo, Ptr::<u32>::from_address(address + lo_part.offset).load_vec2(word));
+                    set(lo, Ptr::<u32>::from_address(address + lo_term.offset).load_vec2(word));
                 };
-                match lo_part.exists {
+                match lo_term.exists {
                     Some(exists) => word.kernel().when(exists, load),
                     None => load(),
                 }
@@ -167,8 +167,8 @@ impl<'k> LoadedVector<'k> {
     pub(super) fn to_f32(&self) -> Vec<Value<'k, f32>> {
         match self {
             Self::F32(vars) => vars.iter().map(|var| var.get()).collect(),
-            Self::SplitF16 { parts, .. } => {
-                let [hi, lo] = parts.map(|part| part.map(|word| f16::unpack(word.get())));
+            Self::SplitF16 { terms, .. } => {
+                let [hi, lo] = terms.map(|term| term.map(|word| f16::unpack(word.get())));
                 let pairs = hi.as_flattened().iter().zip(lo.as_flattened());
                 pairs.map(|(&hi, &lo)| hi + lo).collect()
             }

@@ -6,7 +6,7 @@
 //!
 //! Source: Ootomo and Yokota, arXiv 2203.03341.
 
-use retrograph_kernel_abi::gemm::SPLIT_PARTS;
+use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Shared, Value};
 
 use super::wgmma::{TILE_K, descriptor, step_bytes};
@@ -15,22 +15,22 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::mma::acc_registers;
 use crate::primitives::wgmma::STEPS;
 
-/// Starts the `products` of a stage, which overwrite `sum`. `parts` are the addresses of both parts
+/// Starts the `products` of a stage, which overwrite `sum`. `terms` are the addresses of both terms
 /// of a and of b; the 64 rows of the warpgroup start at word `offset` of a.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
     (tiles, products): ([OperandTile; 2], &[[usize; 2]]),
-    parts: [[Shared<'k, u32>; SPLIT_PARTS as usize]; 2],
+    terms: [[Shared<'k, u32>; SPLIT_MAX_TERMS as usize]; 2],
     (offset, sum): (Value<'k, u32>, &[AccFragment<'k>]),
 ) {
-    let a = parts[0].map(|part| descriptor(tiles[0], part.at(offset)));
-    let b = parts[1].map(|part| descriptor(tiles[1], part));
+    let a = terms[0].map(|term| descriptor(tiles[0], term.at(offset)));
+    let b = terms[1].map(|term| descriptor(tiles[1], term));
     k.wgmma_fence();
-    for (index, &[part_a, part_b]) in products.iter().enumerate() {
+    for (index, &[term_a, term_b]) in products.iter().enumerate() {
         for step in 0..TILE_K / STEPS {
             let operands = (
-                MatrixA::Shared(a[part_a].offset(step_bytes(tiles[0], step))),
-                b[part_b].offset(step_bytes(tiles[1], step)),
+                MatrixA::Shared(a[term_a].offset(step_bytes(tiles[0], step))),
+                b[term_b].offset(step_bytes(tiles[1], step)),
             );
             let first = index == 0 && step == 0;
             let scale_d = if first { ScaleD::Zero } else { ScaleD::One };

@@ -49,7 +49,7 @@ pub(super) fn entry(w: DType) -> Entry {
 fn define<'k>(k: &Kernel<'k>, dtype: DType) {
     let parameters = NormsParameters::declare(&mut Declarations(*k));
     let NormsParameters { w, a, b, outputs, inputs, rank, scale, .. } = parameters;
-    let NormsParameters { magnitudes, norms, factors, .. } = parameters;
+    let NormsParameters { magnitudes, norms, mag_norm_scales, .. } = parameters;
     k.max_threads(THREADS);
     // Four would spill registers on some targets.
     k.min_blocks(3);
@@ -86,7 +86,7 @@ fn define<'k>(k: &Kernel<'k>, dtype: DType) {
         let row = own_row + row;
         k.when(k.lane().eq(0) & row.lt(outputs), || {
             norms.store(row, norm);
-            factors.store(row, magnitudes.load(row) / norm);
+            mag_norm_scales.store(row, magnitudes.load(row) / norm);
         });
     }
 }

@@ -1,5 +1,5 @@
-//! Scales columns: `y = x ⊙ factors + bias`, and the backward pass `dx = dy ⊙ factors`,
-//! `dm = Σ dy ⊙ x / norms` per tile of 64 rows.
+//! Scales columns: `y = x ⊙ mag_norm_scales + bias`, and the backward pass
+//! `dx = dy ⊙ mag_norm_scales`, `dm = Σ dy ⊙ x / norms` per tile of 64 rows.
 //!
 //! Grid: x: 64 rows; y: 128 columns. A warp takes every eighth row, a lane a vec4 of columns, four
 //! rows in flight.
@@ -28,18 +28,18 @@ const SUMS: SmemTile = SmemTile::f32([WARPS, COLUMNS], 0);
 
 pub(super) fn entry(target: SmTarget, x: DType) -> Entry {
     Kernel::build(scale::entry(x), |k| {
-        let ScaleParameters { x: input, factors, bias, y, y_bf16, rows, columns } =
+        let ScaleParameters { x: input, mag_norm_scales, bias, y, y_bf16, rows, columns } =
             ScaleParameters::declare(&mut Declarations(*k));
         let (input, y) = (input.reinterpret::<f32>(), Output::new(y, y_bf16));
         let [y_f32, y_rounded] = y.arrays();
-        let arrays = [input, factors, bias, y_f32, y_rounded];
+        let arrays = [input, mag_norm_scales, bias, y_f32, y_rounded];
         let block = Block::new(k, [rows, columns], &arrays);
-        let factors = block.vec4.load(factors);
+        let mag_norm_scales = block.vec4.load(mag_norm_scales);
         let biases: Registers<'_> = registers(k, 0.0);
         k.when(!bias.is_null(), || set(&biases, block.vec4.load(bias)));
         let biases = values(&biases);
         block.for_each_rows([(x, input)], |row, [x]| {
-            let result = [0, 1, 2, 3].map(|at| x[at].fma(factors[at], biases[at]));
+            let result = [0, 1, 2, 3].map(|at| x[at].fma(mag_norm_scales[at], biases[at]));
             block.vec4.write(target, y.at(row.mul_wide(columns)), result);
         });
     })
@@ -50,19 +50,20 @@ pub(super) fn backward_entry(target: SmTarget, [grad_out, x]: [DType; 2]) -> Ent
         let parameters = ScaleBackwardParameters::declare(&mut Declarations(*k));
         let ScaleBackwardParameters { grad_input, grad_input_bf16, grad_magnitudes, .. } =
             parameters;
-        let ScaleBackwardParameters { factors, norms, rows, columns, .. } = parameters;
+        let ScaleBackwardParameters { mag_norm_scales, norms, rows, columns, .. } = parameters;
         let inputs = [
             (grad_out, parameters.grad_out.reinterpret::<f32>()),
             (x, parameters.x.reinterpret::<f32>()),
         ];
         let to = Output::new(grad_input, grad_input_bf16);
         let [to_f32, to_rounded] = to.arrays();
-        let arrays = [inputs[0].1, inputs[1].1, factors, norms, to_f32, to_rounded];
+        let arrays = [inputs[0].1, inputs[1].1, mag_norm_scales, norms, to_f32, to_rounded];
         let block = Block::new(k, [rows, columns], &arrays);
-        let (factors, norms) = (block.vec4.load(factors), block.vec4.load_or(norms, 1.0));
+        let (mag_norm_scales, norms) =
+            (block.vec4.load(mag_norm_scales), block.vec4.load_or(norms, 1.0));
         let sums = registers(k, 0.0);
         block.for_each_rows(inputs, |row, [grad_out, x]| {
-            let result = [0, 1, 2, 3].map(|at| grad_out[at] * factors[at]);
+            let result = [0, 1, 2, 3].map(|at| grad_out[at] * mag_norm_scales[at]);
             block.vec4.write(target, to.at(row.mul_wide(columns)), result);
             for (at, sum) in sums.iter().enumerate() {
                 sum.update(|sum| grad_out[at].fma(x[at], sum));

@@ -1,6 +1,6 @@
 //! Special registers that are the same for all blocks of a launch.
 
-use retrograph_ptx::ast::Special;
+use retrograph_ptx::ast::SpecialRegister;
 
 use super::BlockRunner;
 use crate::exec::program::{LANES, Preset, Width};
@@ -45,8 +45,8 @@ impl BlockRunner<'_> {
 
     /// The value of a special register that is the same for all threads of a block but differs
     /// between blocks.
-    pub(super) fn special_of_block(&self, special: Special) -> Option<u32> {
-        use Special as S;
+    pub(super) fn special_of_block(&self, special: SpecialRegister) -> Option<u32> {
+        use SpecialRegister as S;
         let ([x, y, z], [cx, cy, cz]) = (self.ctaid, self.launch.cluster);
         Some(match special {
             S::CtaidX => x,
@@ -64,8 +64,8 @@ impl BlockRunner<'_> {
     }
 
     /// The value of a special register that is the same for all blocks; zero for others.
-    fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
-        use Special as S;
+    fn special(&self, special: SpecialRegister, warp: usize) -> Lanes<u32> {
+        use SpecialRegister as S;
         let ([nx, ny, nz], [gx, gy, gz]) = (self.launch.block, self.launch.grid);
         std::array::from_fn(|lane| {
             let thread = (warp * LANES + lane) as u32;

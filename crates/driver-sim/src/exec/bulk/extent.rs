@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::tensor::{PIECE, Piece, pieces};
 use super::undefined;
@@ -58,7 +58,11 @@ impl Extent {
         };
         if !shared.is_multiple_of(unit) {
             let bytes = unit as u32;
-            return Err(FaultKind::Misaligned { address: shared, bytes, space: Space::Shared });
+            return Err(FaultKind::Misaligned {
+                address: shared,
+                bytes,
+                space: StateSpace::Shared,
+            });
         }
         memories.shared_bytes(shared, self.bytes())?;
         for piece in self.pieces(shared).iter().filter(|piece| piece.bytes > 0) {

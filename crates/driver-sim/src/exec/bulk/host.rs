@@ -1,6 +1,6 @@
 //! Host addresses of the bytes that bulk copies access.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::extent::Extent;
 use super::undefined;
@@ -27,7 +27,7 @@ impl Memories<'_> {
             Some((inside, _)) => Ok(unsafe { self.shared.host.add(inside as usize) }),
             None => {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Shared })
+                Err(FaultKind::OutOfBounds { address, bytes, space: StateSpace::Shared })
             }
         }
     }
@@ -45,7 +45,7 @@ impl Memories<'_> {
             Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
             None => {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Global })
+                Err(FaultKind::OutOfBounds { address, bytes, space: StateSpace::Global })
             }
         }
     }
@@ -53,13 +53,13 @@ impl Memories<'_> {
     /// Checks a thread's access to shared memory, in programs with bulk copies.
     pub(in crate::exec) fn check_async(
         &self,
-        space: Option<Space>,
+        space: Option<StateSpace>,
         (address, bytes): (u64, u64),
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
         let Some(proxy) = &self.proxy else { return Ok(()) };
         match locate(space, address) {
-            (Space::Shared, address) => {
+            (StateSpace::Shared, address) => {
                 proxy.check(&(address..address + bytes), kind != AccessKind::Read)
             }
             _ => Ok(()),

@@ -1,6 +1,6 @@
 //! Decoded instructions and their operands.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::undefined;
 use crate::exec::access::locate;
@@ -83,7 +83,7 @@ pub(in crate::exec) struct Input {
     pub(in crate::exec) width: Width,
     pub(in crate::exec) offset: i64,
     /// The state space of an address; `None` if generic.
-    pub(in crate::exec) space: Option<Space>,
+    pub(in crate::exec) space: Option<StateSpace>,
 }
 
 /// An instruction.
@@ -111,7 +111,7 @@ impl Input {
     /// Converts an address to a shared-memory address.
     pub(super) fn shared(&self, address: u64) -> Result<u64, FaultKind> {
         match locate(self.space, address) {
-            (Space::Shared, address) => Ok(address),
+            (StateSpace::Shared, address) => Ok(address),
             (space, _) => undefined(ProxyMisuse::NotShared { address, space }),
         }
     }

@@ -1,6 +1,6 @@
 //! Decoding of atomics: `atom` and `red`.
 
-use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
+use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, StateSpace, Type};
 
 use super::arithmetic::for_type;
 use super::half::{is_bf16, is_half, is_packed};
@@ -66,7 +66,7 @@ impl Decoder<'_> {
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         let space = instruction.space();
-        self.communicates |= space != Some(Space::Shared);
+        self.communicates |= space != Some(StateSpace::Shared);
         let (address, access) = self.address(memory, space)?;
         let operation = atomic_operation(operation, ty)?;
         // Each element of a vector is atomic separately.

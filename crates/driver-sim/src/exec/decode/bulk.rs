@@ -1,6 +1,6 @@
 //! Decoding of mbarriers, bulk copies, `setmaxnreg`, `mapa` and `getctarank`.
 
-use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Space, Type};
+use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, StateSpace, Type};
 
 use super::{Decoder, Reason, VirtualRegister, Width, only, operands};
 use crate::exec::bulk::{BulkInstruction, Input, Kind};
@@ -113,8 +113,10 @@ impl Decoder<'_> {
             return Err("the least or greatest of what is there".to_owned());
         }
         let multicast = has(M::MulticastCluster);
-        let shared = |this: &mut Self, operand: &Operand| this.place_in(operand, Space::Shared);
-        let global = |this: &mut Self, operand: &Operand| this.place_in(operand, Space::Global);
+        let shared =
+            |this: &mut Self, operand: &Operand| this.place_in(operand, StateSpace::Shared);
+        let global =
+            |this: &mut Self, operand: &Operand| this.place_in(operand, StateSpace::Global);
         match &instruction.operands[..] {
             [to, Operand::TensorCoordinates(map, first), mbarrier, rest @ ..]
                 if has(M::SharedClusterGlobal) =>
@@ -211,7 +213,7 @@ impl Decoder<'_> {
         Ok(self.placed(register, access.offset, access.space))
     }
 
-    fn place_in(&mut self, operand: &Operand, space: Space) -> Result<Placed, Reason> {
+    fn place_in(&mut self, operand: &Operand, space: StateSpace) -> Result<Placed, Reason> {
         let (register, access) = self.address(operand, Some(space))?;
         Ok(self.placed(register, access.offset, access.space))
     }
@@ -221,7 +223,7 @@ impl Decoder<'_> {
         Ok(self.placed(register, 0, None))
     }
 
-    fn placed(&self, register: VirtualRegister, offset: i64, space: Option<Space>) -> Placed {
+    fn placed(&self, register: VirtualRegister, offset: i64, space: Option<StateSpace>) -> Placed {
         let width = self.width(register);
         // Register layout sets the offset.
         (register, Input { register: Offset::default(), width, offset, space })

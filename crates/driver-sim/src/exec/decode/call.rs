@@ -3,7 +3,7 @@
 //! Parameters and results are in local memory, as in the calling convention: a `.param` variable of
 //! the caller and the parameter of an inlined function are the same bytes.
 
-use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
+use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, StateSpace, Symbol, Type};
 
 use super::frames::Callee;
 use super::variables::append;
@@ -82,7 +82,7 @@ impl<'a> Decoder<'a> {
         self.labels.resize(self.labels.len() + frame.entry.labels.len(), None);
         let mut local = Vec::new();
         for variable in &frame.entry.variables {
-            let is_local = matches!(variable.space, Space::Local | Space::Param);
+            let is_local = matches!(variable.space, StateSpace::Local | StateSpace::Param);
             local.push(is_local.then(|| append(&mut self.local, variable)));
         }
         self.local_peak = self.local_peak.max(self.local);
@@ -104,15 +104,19 @@ impl<'a> Decoder<'a> {
     }
 
     /// The space and address of a symbol. Parameters of functions and of calls are local.
-    pub(super) fn address_of(&self, symbol: Symbol) -> Option<(Space, u64)> {
+    pub(super) fn address_of(&self, symbol: Symbol) -> Option<(StateSpace, u64)> {
         let frame = &self.frame;
         let (space, address) = match symbol {
             Symbol::Parameter(index) if frame.code == 0 => {
                 let (offset, _) = self.variables.parameters.0.get(index as usize)?;
-                (Space::Param, Some(u64::from(*offset)))
+                (StateSpace::Param, Some(u64::from(*offset)))
             }
-            Symbol::Parameter(index) => (Space::Local, frame.passed.0.get(index as usize).copied()),
-            Symbol::Result(index) => (Space::Local, frame.passed.1.get(index as usize).copied()),
+            Symbol::Parameter(index) => {
+                (StateSpace::Local, frame.passed.0.get(index as usize).copied())
+            }
+            Symbol::Result(index) => {
+                (StateSpace::Local, frame.passed.1.get(index as usize).copied())
+            }
             Symbol::Local(index) => {
                 let local = frame.local.get(index as usize).copied().flatten();
                 let (space, address) = *self.variables.own(frame.code).get(index as usize)?;
@@ -294,7 +298,9 @@ impl<'a> Decoder<'a> {
     pub(super) fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
         match operand {
             Operand::Symbol(symbol, offset) => match self.address_of(*symbol) {
-                Some((Space::Local, address)) => Ok(Some(address.wrapping_add(*offset as u64))),
+                Some((StateSpace::Local, address)) => {
+                    Ok(Some(address.wrapping_add(*offset as u64)))
+                }
                 _ => Err("a symbol that no call may name".to_owned()),
             },
             _ => Ok(None),

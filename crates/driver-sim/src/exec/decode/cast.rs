@@ -1,6 +1,6 @@
 //! `mov`, `cvta` and `cvt`.
 
-use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
+use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, StateSpace, Type};
 
 use super::float::mode_of;
 use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of, width_of};
@@ -86,11 +86,11 @@ impl Decoder<'_> {
         let [to, from] = operands::<2>(instruction)?;
         let (to, from) = (self.write(to, ty)?, self.read(from, ty)?);
         let window = match instruction.space() {
-            Some(Space::Shared) => SHARED_WINDOW,
-            Some(Space::Local) => LOCAL_WINDOW,
+            Some(StateSpace::Shared) => SHARED_WINDOW,
+            Some(StateSpace::Local) => LOCAL_WINDOW,
             // Parameters of functions are in local memory.
-            Some(Space::Param) if self.frame.code != 0 => LOCAL_WINDOW,
-            Some(Space::Param) => PARAM_WINDOW,
+            Some(StateSpace::Param) if self.frame.code != 0 => LOCAL_WINDOW,
+            Some(StateSpace::Param) => PARAM_WINDOW,
             _ => 0,
         };
         if window == 0 {

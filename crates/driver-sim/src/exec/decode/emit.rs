@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retrograph_ptx::ast::{Module, Space};
+use retrograph_ptx::ast::{Module, StateSpace};
 
 use super::Decoder;
 use super::micro::{Micro, RegisterInfo, VirtualRegister};
@@ -86,11 +86,11 @@ impl Decoder<'_> {
     /// The register of an address.
     pub(super) fn address_constant(
         &mut self,
-        (space, address): (Space, u64),
+        (space, address): (StateSpace, u64),
         width: Width,
     ) -> VirtualRegister {
         match space {
-            Space::Shared => self.preset(Preset::Shared(address, width), width),
+            StateSpace::Shared => self.preset(Preset::Shared(address, width), width),
             _ => self.constant(address, width),
         }
     }

@@ -17,7 +17,7 @@ use crate::exec::fault::DecodeError;
 use crate::exec::layout::Layout;
 use crate::exec::operation::{Control, Integer, Memory};
 use crate::exec::program::{Access, Preset};
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 /// A function with frames.
 pub(super) struct DecodedRegion {
@@ -227,11 +227,11 @@ impl<'a> Decoder<'a> {
         symbol: Symbol,
         offset: i64,
         width: Width,
-    ) -> Result<(Space, VirtualRegister), Reason> {
+    ) -> Result<(StateSpace, VirtualRegister), Reason> {
         let address = self.address_of(symbol);
         let (space, address) = address.ok_or_else(|| "a symbol without an address".to_owned())?;
         let address = address.wrapping_add(offset as u64);
-        let is_in_frame = space == Space::Local && !matches!(symbol, Symbol::Module(_));
+        let is_in_frame = space == StateSpace::Local && !matches!(symbol, Symbol::Module(_));
         if self.region == 0 || !is_in_frame {
             return Ok((space, self.address_constant((space, address), width)));
         }
@@ -342,7 +342,7 @@ impl<'a> Decoder<'a> {
     /// An access to local memory at an offset from a register.
     pub(super) fn access_in_frame(&mut self, offset: i64, ty: Type, value: VirtualRegister) -> u32 {
         self.accesses.push(Access {
-            space: Some(Space::Local),
+            space: Some(StateSpace::Local),
             bytes: ty.size(),
             count: 1,
             signed: ty.is_signed(),

@@ -1,6 +1,6 @@
 //! Limits of the memory that a kernel declares.
 
-use retrograph_ptx::ast::{Space, Variable};
+use retrograph_ptx::ast::{StateSpace, Variable};
 
 use super::Decoder;
 use crate::exec::fault::DecodeError;
@@ -20,11 +20,11 @@ impl Decoder<'_> {
     pub(super) fn check_memory(&self) -> Result<(), DecodeError> {
         let frames = self.regions.iter().map(|region| region.bytes);
         let local = frames.fold(self.local_peak, u64::max);
-        self.require(Space::Shared, self.variables.shared_bytes, MAX_SHARED_BYTES)?;
-        self.require(Space::Local, local, MAX_LOCAL_BYTES)
+        self.require(StateSpace::Shared, self.variables.shared_bytes, MAX_SHARED_BYTES)?;
+        self.require(StateSpace::Local, local, MAX_LOCAL_BYTES)
     }
 
-    fn require(&self, space: Space, bytes: u64, limit: u64) -> Result<(), DecodeError> {
+    fn require(&self, space: StateSpace, bytes: u64, limit: u64) -> Result<(), DecodeError> {
         if bytes <= limit {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl Decoder<'_> {
     }
 
     /// The largest variable in a space that the kernel may use.
-    fn largest(&self, space: Space) -> String {
+    fn largest(&self, space: StateSpace) -> String {
         let codes = self.module.functions.iter().map(|function| &function.code);
         let codes = codes.chain([self.frame.entry]);
         let variables = codes.flat_map(|code| &code.variables).chain(&self.module.variables);

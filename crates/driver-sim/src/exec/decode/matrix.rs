@@ -1,6 +1,6 @@
 //! Decoding of asynchronous copies and matrix instructions.
 
-use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Space, Type};
+use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, StateSpace, Type};
 
 use super::float::mode_of;
 use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of};
@@ -57,8 +57,8 @@ impl Decoder<'_> {
             return Err(format!("{} operands", instruction.operands.len()));
         };
         let bytes = constant(size)? as u32;
-        let (to_register, to) = self.address(to, Some(Space::Shared))?;
-        let (from_register, from) = self.address(from, Some(Space::Global))?;
+        let (to_register, to) = self.address(to, Some(StateSpace::Shared))?;
+        let (from_register, from) = self.address(from, Some(StateSpace::Global))?;
         let predicate = |operand: &Operand| match operand {
             Operand::NotPredicate(_) => true,
             Operand::Register(register) => self

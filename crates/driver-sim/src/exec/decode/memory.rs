@@ -3,7 +3,7 @@
 mod operation;
 
 use retrograph_ptx::ast::{
-    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, Space, Special, Symbol,
+    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, StateSpace, Special, Symbol,
     Type,
 };
 
@@ -93,11 +93,11 @@ impl Decoder<'_> {
         if load && self.load_parameter(&registers, memory, (ty, space))? {
             return Ok(());
         }
-        if !load && space == Some(Space::Const) {
+        if !load && space == Some(StateSpace::Const) {
             return Err("a store to memory that is only read".to_owned());
         }
         let strong = instruction.modifiers.first_of(STRONG).is_some();
-        if strong && space != Some(Space::Shared) {
+        if strong && space != Some(StateSpace::Shared) {
             self.communicates = true;
         }
         let (address, access) = self.address(memory, space)?;
@@ -136,7 +136,7 @@ impl Decoder<'_> {
         let to = self.write(to, Type::Pred)?;
         let address = self.read(address, Type::U64)?;
         let space = instruction.space().ok_or_else(|| "a test without a space".to_owned())?;
-        if space == Space::Shared && !instruction.modifiers.has(M::SharedCluster) {
+        if space == StateSpace::Shared && !instruction.modifiers.has(M::SharedCluster) {
             let rank = self.read(&Operand::Special(Special::ClusterCtarank), Type::U32)?;
             self.emit_lanes(LaneFunction::IsInBlock, to, &[address, rank]);
         } else {
@@ -190,7 +190,7 @@ impl Decoder<'_> {
         &mut self,
         registers: &[VirtualRegister],
         memory: &Operand,
-        (ty, space): (Type, Option<Space>),
+        (ty, space): (Type, Option<StateSpace>),
     ) -> Result<bool, Reason> {
         let (Operand::Address(address), &[to]) = (memory, registers) else { return Ok(false) };
         let AddressBase::Symbol(symbol @ Symbol::Parameter(_)) = address.base else {
@@ -208,7 +208,7 @@ impl Decoder<'_> {
         if self.frame.code != 0 {
             return Ok(false);
         }
-        if space != Some(Space::Param)
+        if space != Some(StateSpace::Param)
             || inside.is_none_or(|end| end > u64::from(self.variables.parameters.1))
         {
             return Err("a load outside of the parameters".to_owned());
@@ -226,7 +226,7 @@ impl Decoder<'_> {
     pub(super) fn address(
         &mut self,
         operand: &Operand,
-        space: Option<Space>,
+        space: Option<StateSpace>,
     ) -> Result<(VirtualRegister, Access), Reason> {
         let Operand::Address(Address { base, offset }) = operand else {
             return Err("an operand that is not an address".to_owned());
@@ -235,14 +235,14 @@ impl Decoder<'_> {
         let (register, offset) = match *base {
             AddressBase::Register(register) => {
                 // Parameters of functions are in local memory.
-                if space == Some(Space::Param) && self.frame.code != 0 {
-                    space = Some(Space::Local);
+                if space == Some(StateSpace::Param) && self.frame.code != 0 {
+                    space = Some(StateSpace::Local);
                 }
                 (self.register(register)?, *offset)
             }
             AddressBase::Symbol(symbol) => {
                 let (home, at) = self.symbol_address(symbol, *offset, Width::Double)?;
-                if space == Some(Space::Param) && home == Space::Local {
+                if space == Some(StateSpace::Param) && home == StateSpace::Local {
                     space = Some(home);
                 }
                 if space != Some(home) {

@@ -1,6 +1,6 @@
 //! Decoding of operands.
 
-use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
+use retrograph_ptx::ast::{Immediate, Operand, RegisterId, SpecialRegister, Type};
 
 use super::{Decoder, Preset, Reason, VirtualRegister, Width, width_of};
 use crate::exec::call_stack::address_of_function;
@@ -99,39 +99,39 @@ impl Decoder<'_> {
         }
     }
 
-    fn special(&mut self, special: Special, ty: Type) -> VirtualRegister {
-        let width = if special == Special::Clock64 { Width::Double } else { Width::Word };
+    fn special(&mut self, special: SpecialRegister, ty: Type) -> VirtualRegister {
+        let width = if special == SpecialRegister::Clock64 { Width::Double } else { Width::Word };
         match special {
             // All grids have the same id.
-            Special::GridId => self.constant(0, width_of(ty)),
-            Special::Clock | Special::ClockHigh | Special::Clock64 => {
+            SpecialRegister::GridId => self.constant(0, width_of(ty)),
+            SpecialRegister::Clock | SpecialRegister::ClockHigh | SpecialRegister::Clock64 => {
                 let d = self.temporary(width);
                 self.unguarded(match special {
-                    Special::Clock => Control::Clock32 { d },
-                    Special::ClockHigh => Control::ClockHigh { d },
+                    SpecialRegister::Clock => Control::Clock32 { d },
+                    SpecialRegister::ClockHigh => Control::ClockHigh { d },
                     _ => Control::Clock64 { d },
                 });
                 d
             }
-            Special::GlobalTimer | Special::GlobalTimerLow | Special::GlobalTimerHigh => {
-                self.timer(special)
-            }
+            SpecialRegister::GlobalTimer
+            | SpecialRegister::GlobalTimerLow
+            | SpecialRegister::GlobalTimerHigh => self.timer(special),
             other => self.preset(Preset::Special(other), Width::Word),
         }
     }
 
     /// The time in nanoseconds, or its low or high word.
-    fn timer(&mut self, special: Special) -> VirtualRegister {
+    fn timer(&mut self, special: SpecialRegister) -> VirtualRegister {
         let (count, time) = (self.temporary(Width::Double), self.temporary(Width::Double));
         self.unguarded(Control::Clock64 { d: count });
         let nanoseconds = self.constant(NANOSECONDS, Width::Double);
         self.unguarded(Integer::MulLow64 { d: time, a: count, b: nanoseconds });
-        if special == Special::GlobalTimer {
+        if special == SpecialRegister::GlobalTimer {
             return time;
         }
         let half = self.temporary(Width::Word);
         match special {
-            Special::GlobalTimerLow => self.unguarded(Convert::Low32 { d: half, a: time }),
+            SpecialRegister::GlobalTimerLow => self.unguarded(Convert::Low32 { d: half, a: time }),
             _ => {
                 let bits = self.constant(32, Width::Word);
                 let high = self.temporary(Width::Double);

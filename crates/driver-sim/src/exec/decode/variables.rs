@@ -1,8 +1,8 @@
 //! Addresses of parameters and variables.
 
 use retrograph_ptx::ast::{
-    AddressBase, Entry, Instruction, Linkage, Module, Opcode, Operand, Space, Statement, Symbol,
-    Variable,
+    AddressBase, Entry, Instruction, Linkage, Module, Opcode, Operand, StateSpace, Statement,
+    Symbol, Variable,
 };
 
 /// The addresses of the variables of the kernel and of the functions that it may call, except in
@@ -23,7 +23,7 @@ pub(super) struct VariableLayout {
 
 /// The space and address of a variable. The address is `None` for module variables without one, and
 /// in local memory of a kernel or function.
-pub(super) type VariableAddress = (Space, Option<u64>);
+pub(super) type VariableAddress = (StateSpace, Option<u64>);
 
 /// Layout of static shared memory, and of the module's local memory.
 struct Layout<'a> {
@@ -36,8 +36,8 @@ impl Layout<'_> {
     /// A variable of the module.
     fn outer(&mut self, variable: &Variable, used: bool) -> VariableAddress {
         let end = match variable.space {
-            Space::Shared if used && !is_dynamic(variable) => &mut self.shared,
-            Space::Local => &mut self.local,
+            StateSpace::Shared if used && !is_dynamic(variable) => &mut self.shared,
+            StateSpace::Local => &mut self.local,
             space => return (space, (self.address_of)(&variable.name)),
         };
         (variable.space, Some(append(end, variable)))
@@ -46,10 +46,10 @@ impl Layout<'_> {
     /// A variable of a kernel or function.
     fn inner(&mut self, variable: &Variable) -> VariableAddress {
         match variable.space {
-            Space::Shared if !is_dynamic(variable) => {
-                (Space::Shared, Some(append(&mut self.shared, variable)))
+            StateSpace::Shared if !is_dynamic(variable) => {
+                (StateSpace::Shared, Some(append(&mut self.shared, variable)))
             }
-            Space::Local | Space::Param => (Space::Local, None),
+            StateSpace::Local | StateSpace::Param => (StateSpace::Local, None),
             space => (space, (self.address_of)(&variable.name)),
         }
     }
@@ -96,7 +96,7 @@ impl VariableLayout {
         let fill = |addresses: &mut Vec<VariableAddress>, variables: &[Variable]| {
             for (address, variable) in addresses.iter_mut().zip(variables) {
                 if is_dynamic(variable) {
-                    *address = (Space::Shared, Some(shared));
+                    *address = (StateSpace::Shared, Some(shared));
                 }
             }
         };
@@ -133,7 +133,7 @@ impl VariableLayout {
 }
 
 fn is_dynamic(variable: &Variable) -> bool {
-    variable.space == Space::Shared && variable.linkage == Linkage::Extern
+    variable.space == StateSpace::Shared && variable.linkage == Linkage::Extern
 }
 
 fn is_call(statement: &Statement) -> bool {

@@ -1,6 +1,6 @@
 //! Faults that stop a kernel.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::{Bench, DecodeError, Fault, Launch, decode, fault_of, kernel, kernel_with};
 use crate::exec::FaultKind;
@@ -8,7 +8,10 @@ use crate::exec::FaultKind;
 #[test]
 fn an_access_past_the_end_names_the_thread_and_the_instruction() {
     let fault = fault_of(&kernel("st.global.u32 [%rd3], %r0;"), 64, 4 * 40);
-    assert!(matches!(fault.kind, FaultKind::OutOfBounds { bytes: 4, space: Space::Global, .. }));
+    assert!(matches!(
+        fault.kind,
+        FaultKind::OutOfBounds { bytes: 4, space: StateSpace::Global, .. }
+    ));
     assert_eq!((fault.site.thread, fault.site.block), ([40, 0, 0], [0, 0, 0]));
     assert_eq!(fault.site.text, "st.global.u32 [%rd3], %r0;");
     assert_eq!(fault.site.kernel, "k");
@@ -52,7 +55,7 @@ fn every_allocation_has_red_zones() {
     for step in (2..=20).map(|bits| 1u64 << bits) {
         for address in [middle - step, middle + 60 + step] {
             let bytes = 4;
-            let expected = FaultKind::OutOfBounds { address, bytes, space: Space::Global };
+            let expected = FaultKind::OutOfBounds { address, bytes, space: StateSpace::Global };
             assert_eq!(fault_at(address), Some(expected), "{step}");
         }
     }
@@ -65,7 +68,7 @@ fn shared_memory_has_bounds() {
         "mov.u32 %r4, tile; mad.lo.u32 %r5, %r0, 4, %r4; st.shared.u32 [%r5], 1;",
     );
     let fault = fault_of(&text, 32, 4);
-    let space = Space::Shared;
+    let space = StateSpace::Shared;
     assert_eq!(fault.kind, FaultKind::OutOfBounds { address: 32, bytes: 4, space });
     assert_eq!(fault.site.thread, [8, 0, 0]);
 }

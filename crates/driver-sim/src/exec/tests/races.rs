@@ -1,6 +1,6 @@
 //! Detection of races.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use super::{Bench, Fault, Launch, LaunchStats, bytes_of, decode, kernel, kernel_with};
 use crate::exec::{FaultKind, RacingAccess};
@@ -41,7 +41,7 @@ fn a_missing_barrier_is_reported_with_both_threads() {
     let fault = shared(exchange).unwrap_err();
     let FaultKind::Race { address, space, ref other, .. } = fault.kind else { panic!("{fault}") };
     // The second warp writes a value that the first has read.
-    assert_eq!((address, space), (128, Space::Shared));
+    assert_eq!((address, space), (128, StateSpace::Shared));
     assert_eq!((fault.site.thread, other.thread), ([32, 0, 0], [0, 0, 0]));
     assert_eq!(fault.site.text, "st.shared.u32 [%r5], %r3;");
     assert_eq!(other.text, "ld.shared.u32 %r8, [%r6];");
@@ -159,7 +159,7 @@ fn blocks_race_in_global_memory() {
     let run = |body: &str| watch(&kernel(body), launch);
     run("st.global.u32 [%rd3], %r0;").unwrap();
     let fault = run("st.global.u32 [%rd1], %r1;").unwrap_err();
-    let FaultKind::Race { space: Space::Global, ref other, .. } = fault.kind else {
+    let FaultKind::Race { space: StateSpace::Global, ref other, .. } = fault.kind else {
         panic!("{fault}")
     };
     assert_eq!((fault.site.block, other.block), ([1, 0, 0], [0, 0, 0]));

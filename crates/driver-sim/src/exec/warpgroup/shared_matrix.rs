@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use retrograph_ptx::ast::{Space, Type};
+use retrograph_ptx::ast::{StateSpace, Type};
 
 use super::STEPS;
 use super::input::{of_halves, of_tf32, steps};
@@ -21,7 +21,7 @@ const PIECE: u32 = 16;
 const ELEMENTS: usize = 8;
 
 const ACCESS: Access = Access {
-    space: Some(Space::Shared),
+    space: Some(StateSpace::Shared),
     bytes: PIECE,
     count: 1,
     signed: false,
@@ -124,7 +124,7 @@ impl SharedMatrix {
         if memories.races.is_some() || memories.first_unfenced(&(low..high)).is_some() {
             return None;
         }
-        memories.check_async(Some(Space::Shared), (low, bytes), AccessKind::Read).ok()?;
+        memories.check_async(Some(StateSpace::Shared), (low, bytes), AccessKind::Read).ok()?;
         let host = memories.shared_bytes(low, bytes).ok()?;
         Some(Span { base: low, end: high, host })
     }

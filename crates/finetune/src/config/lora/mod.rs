@@ -231,7 +231,7 @@ impl LoraConfig {
             require("rank", rank, u32::try_from(largest).is_ok(), rule)?;
         }
         let rule = "false in a tied model, whose token embeddings are also its output projection";
-        require("head", self.head, !(self.head && model.tied), rule)?;
+        require("head", self.head, !(self.head && model.tie_word_embeddings), rule)?;
         let holds = (0.0..1.0).contains(&self.dropout);
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
         let some = self.targets.iter().next().is_some();

@@ -28,12 +28,12 @@ pub struct LoraPatterns {
 
 /// Error for a pattern that is not a regular expression, or whose value is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern `{pattern}` {why}")]
+#[error("the pattern `{pattern}` {reason}")]
 pub struct PatternError {
     /// The pattern.
     pub pattern: String,
     /// Why it cannot be used.
-    pub why: String,
+    pub reason: String,
 }
 
 impl LoraPatterns {
@@ -137,7 +137,7 @@ impl Rule {
         (holds, rule): (bool, String),
     ) -> Result<Self, PatternError> {
         if !holds {
-            return Err(PatternError { pattern, why: rule });
+            return Err(PatternError { pattern, reason: rule });
         }
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
         if !pattern.is_empty() && pattern.chars().all(plain) {
@@ -148,8 +148,8 @@ impl Rule {
             Err(error) => {
                 let error = error.to_string();
                 let last = error.lines().last().unwrap_or_default();
-                let why = format!("is not a regular expression that can be read: {last}");
-                Err(PatternError { pattern, why })
+                let reason = format!("is not a regular expression that can be read: {last}");
+                Err(PatternError { pattern, reason })
             }
         }
     }

@@ -28,7 +28,7 @@ pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Co
     // mapped file. As for every mapped file, a program that changes or truncates it breaks this:
     // values could change, or an access could end the process.
     let map = unsafe { Mmap::map(&file) }?;
-    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
     let header = map.get(..HEADER).ok_or_else(|| invalid("it has no header"))?;
     let header: Header = bytemuck::pod_read_unaligned(header);
     let (words, examples) = (header.words as usize, header.examples as usize);

@@ -36,9 +36,12 @@ pub(super) fn of_model(
     output: GgufOutput<'_>,
 ) -> Metadata {
     let mut metadata = general("model", architecture, output);
-    let positions = output.base.and_then(ModelDirectory::positions).unwrap_or(POSITIONS);
+    let positions =
+        output.base.and_then(ModelDirectory::max_position_embeddings).unwrap_or(POSITIONS);
     let positions = match model.rope_scaling {
-        Some(RopeScaling::Dynamic { original, .. }) => positions.min(original as usize),
+        Some(RopeScaling::Dynamic { original_max_position_embeddings: original, .. }) => {
+            positions.min(original as usize)
+        }
         _ => positions,
     };
     let gemma = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
@@ -70,9 +73,9 @@ pub(super) fn of_model(
         metadata.add(key("rope.scaling.factor"), Value::F32(factor as f32));
     }
     if let Some(RopeScaling::LongRope(long)) = model.rope_scaling {
-        let original = Value::U32(long.original as u32);
+        let original = Value::U32(long.original_max_position_embeddings as u32);
         metadata.add(key("rope.scaling.original_context_length"), original);
-        metadata.add(key("rope.scaling.attn_factor"), Value::F32(long.attention as f32));
+        metadata.add(key("rope.scaling.attn_factor"), Value::F32(long.attention_factor as f32));
     }
     if gemma {
         add_gemma(&mut metadata, model, (&key, positions));

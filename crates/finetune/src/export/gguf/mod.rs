@@ -91,7 +91,7 @@ fn rope_factors(
         }
         (Some(RopeScaling::LongRope(long)), Architecture::Phi3) => {
             let names = ["rope_factors_short.weight", "rope_factors_long.weight"];
-            let factors = [long.short, long.long].map(Vec::from);
+            let factors = [long.short_factor, long.long_factor].map(Vec::from);
             return Ok(names.into_iter().zip(factors).collect());
         }
         (Some(RopeScaling::Llama3 { .. }), Architecture::Llama) => {

@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn every_tensor_has_a_unique_name() {
-        let model = ModelConfig { qk_norm: true, tied: false, ..Preset::Tiny.model() };
+        let model =
+            ModelConfig { qk_norm: true, tie_word_embeddings: false, ..Preset::Tiny.model() };
         let names: std::collections::BTreeSet<_> =
             inventory(&model, Mode::Full).iter().map(|tensor| of(&model, &tensor.name)).collect();
         assert_eq!(names.len(), inventory(&model, Mode::Full).len());

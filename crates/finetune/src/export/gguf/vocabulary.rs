@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::export::{ExportError, tokenizer};
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
-use crate::tokenizer::{GenerationDefaults, TOKENIZER_FILE, Tokenizer};
+use crate::tokenizer::{GenerationConfig, TOKENIZER_FILE, Tokenizer};
 
 /// The kinds of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn add(
 ) -> Result<()> {
     let tokenizer = base.map_or_else(|| Ok(Tokenizer::bytes()), ModelDirectory::tokenizer)?;
     let ends = match base {
-        Some(base) => GenerationDefaults::open(base.path(), &tokenizer)?.eos,
+        Some(base) => GenerationConfig::open(base.path(), &tokenizer)?.eos,
         None => Vec::new(),
     };
     let json = match base.filter(|_| !tokenizer.is_bytes()) {
@@ -42,7 +42,7 @@ pub(super) fn add(
             let text =
                 read_json(&path).map_err(|source| HubError::Read { path: path.clone(), source })?;
             serde_json::from_slice(&text)
-                .map_err(|error| HubError::Json { path, why: error.to_string() })?
+                .map_err(|error| HubError::Json { path, reason: error.to_string() })?
         }
         None => tokenizer::json(),
     };
@@ -218,18 +218,18 @@ fn add_special(
 ) -> Result<(), ExportError> {
     // Texts do not contain byte 0.
     let bytes = tokenizer.is_bytes().then_some(0);
-    let end = tokenizer.end().or(ends.first().copied()).or(bytes).ok_or_else(|| {
+    let end = tokenizer.eos().or(ends.first().copied()).or(bytes).ok_or_else(|| {
         let what = "a tokenizer without an end token".to_owned();
         let remedy = "set eos_token in tokenizer_config.json";
         ExportError::NotExpressible { format: FORMAT, what, remedy }
     })?;
-    let start = tokenizer.bos().or(tokenizer.start()).unwrap_or(end);
+    let start = tokenizer.bos().or(tokenizer.added_bos()).unwrap_or(end);
     metadata.add("tokenizer.ggml.bos_token_id", Value::U32(start));
     metadata.add("tokenizer.ggml.eos_token_id", Value::U32(end));
     if let Some(padding) = tokenizer.padding() {
         metadata.add("tokenizer.ggml.padding_token_id", Value::U32(padding));
     }
-    metadata.add("tokenizer.ggml.add_bos_token", Value::Bool(tokenizer.start().is_some()));
+    metadata.add("tokenizer.ggml.add_bos_token", Value::Bool(tokenizer.added_bos().is_some()));
     metadata.add("tokenizer.ggml.add_eos_token", Value::Bool(false));
     Ok(())
 }

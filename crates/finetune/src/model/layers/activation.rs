@@ -148,9 +148,9 @@ pub(super) fn missing(dtype: DType) -> KernelError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) x: Activation,
-    /// x split into f16 parts, if the launch that computed x has split it. Products with an f16
-    /// weight read the parts.
-    pub(super) parts: Option<SplitMatrix<BufferId>>,
+    /// x split into f16 terms, if the launch that computed x has split it. Products with an f16
+    /// weight read the terms.
+    pub(super) terms: Option<SplitMatrix<BufferId>>,
     /// A norm of x that one-row products compute while they read x.
     pub(super) norm: Option<NormPrologue<BufferId>>,
     /// The weight that the next product reads. One-row products prefetch it to the L2 cache.
@@ -159,6 +159,6 @@ pub(super) struct Input {
 
 impl From<Activation> for Input {
     fn from(x: Activation) -> Self {
-        Self { x, parts: None, norm: None, prefetch: None }
+        Self { x, terms: None, norm: None, prefetch: None }
     }
 }

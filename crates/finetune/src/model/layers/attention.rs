@@ -225,7 +225,7 @@ impl Attention {
     /// use DoRA.
     fn updates_are_alike(&self) -> bool {
         let layers = [&self.q, &self.k, &self.v];
-        if layers.iter().any(|layer| layer.has_factors()) {
+        if layers.iter().any(|layer| layer.has_dora_scales()) {
             return false;
         }
         let updates = layers.map(|layer| layer.lora);
@@ -310,7 +310,7 @@ impl Attention {
         let (layer, projection) = (&self.o.projection, saved.o.projection);
         let dtype = layer.grad_input_dtype(dtypes);
         let output =
-            Backward { layer, scope, saved: projection, grad_out, grad_parts: None, dtype };
+            Backward { layer, scope, saved: projection, grad_out, grad_terms: None, dtype };
         let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
@@ -328,8 +328,8 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            let (scope, grad_parts, dtype) = (Some(&*scopes[at]), None, DType::Bf16);
-            Backward { layer, scope, saved, grad_out, grad_parts, dtype }
+            let (scope, grad_terms, dtype) = (Some(&*scopes[at]), None, DType::Bf16);
+            Backward { layer, scope, saved, grad_out, grad_terms, dtype }
         });
         linear::backward(builder, &calls)
     }

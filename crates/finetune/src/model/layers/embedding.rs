@@ -25,7 +25,8 @@ pub(in crate::model) struct Embedding {
 
 impl Embedding {
     pub(super) fn new(builder: &Builder, spec: &ModelSpec) -> Self {
-        let ModelSpec { vocab, hidden, tied, embedding_scale: scale, .. } = *spec;
+        let ModelSpec { vocab, hidden, tie_word_embeddings: tied, embedding_scale: scale, .. } =
+            *spec;
         Self { table: builder.table(EMBEDDING), vocab, hidden, tied, scale }
     }
 

@@ -67,7 +67,8 @@ impl Head {
     ) -> Self {
         let rows = config.logit_rows;
         let shape = GemmShape { rows, inputs: spec.hidden, outputs: spec.vocab };
-        let weight: Weight = builder.weight(if spec.tied { EMBEDDING } else { HEAD });
+        let weight: Weight =
+            builder.weight(if spec.tie_word_embeddings { EMBEDDING } else { HEAD });
         let grad = last.map_or(Dtypes::F32, Layer::grad_dtypes);
         Self {
             norm: Norm::new(builder, FINAL_NORM, spec.final_norm),
@@ -197,7 +198,7 @@ impl Head {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
         let projection = saved.projection;
-        let call = Backward { layer, scope, saved: projection, grad_out, grad_parts: None, dtype };
+        let call = Backward { layer, scope, saved: projection, grad_out, grad_terms: None, dtype };
         let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
         let mut grad_normed = grad_normed.f32()?;
@@ -205,7 +206,7 @@ impl Head {
             // The rows of a product and of its input have the same factors.
             let (x, rows) = (grad_normed, self.rows);
             let out = builder.transient("grad_scaled", x.len());
-            builder.launch(ScaleRows { x, factors, out, rows }.launch())?;
+            builder.launch(ScaleRows { x, scales: factors, out, rows }.launch())?;
             grad_normed = out;
         }
         let name = ("grad_residual", grad_normed.len());

@@ -1,8 +1,8 @@
 //! Attention over a KV cache: the keys and values of all tokens so far.
 
 use retrograph_kernels::ops::{
-    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
-    DecodeAttentionCombine, KvCache as CacheBuffers, QkNormRope, QkvProjection,
+    CacheScores, CacheSoftmax, CacheValues, DType, DecodeAttention, DecodeAttentionCombine,
+    KvCache as CacheBuffers, KvCacheAppend, KvCacheShape, QkNormRope, QkvProjection,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -19,7 +19,7 @@ pub type LayerCache = CacheBuffers<BufferId>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// Texts, each with its own keys and values.
-    pub texts: usize,
+    pub batch: usize,
     /// Positions of a text that the pass can attend to.
     pub length: usize,
     /// Positions of a text in the buffers.
@@ -47,7 +47,7 @@ impl KvCache {
         let bf16 = is_bf16("cache_dtype", config.dtype)?;
         let pass = &mut builder.pass;
         let declare = |(number, layer): (usize, &LayerSpec)| {
-            let elements = config.texts * config.capacity * layer.attention.kv_width();
+            let elements = config.batch * config.capacity * layer.attention.kv_width();
             let names = ["keys", "values"].map(|part| format!("cache.{number}.{part}"));
             match bf16 {
                 false => CacheBuffers::F32(names.map(|name| pass.external(name, elements))),
@@ -55,16 +55,16 @@ impl KvCache {
             }
         };
         let layers = spec.layers.iter().enumerate().map(declare).collect();
-        let positions = builder.pass.control_array::<u32>("positions", config.texts);
+        let positions = builder.pass.control_array::<u32>("positions", config.batch);
         Ok(Self { layers, positions, config })
     }
 
     /// Returns the cache of a layer.
     pub(in crate::model) fn layer(&self, number: usize, spec: &LayerSpec) -> LayerKv {
-        let CacheConfig { texts, length, .. } = self.config;
+        let CacheConfig { batch: texts, length, .. } = self.config;
         let (heads, kv_heads) = (spec.attention.heads, spec.attention.kv_heads);
         let shape =
-            CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
+            KvCacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let all = self.layers[number];
         // Kernels of one text read only the positions that the pass can attend to.
         let caches =
@@ -80,7 +80,7 @@ pub(in crate::model) struct LayerKv {
     caches: LayerCache,
     /// Control: the position of the first new token of each text.
     pub(super) positions: Slice<u32>,
-    shape: CacheShape,
+    shape: KvCacheShape,
     /// Maximum positions that a token attends to, including itself.
     window: Option<u32>,
     /// The factor of the scores.
@@ -141,7 +141,7 @@ impl LayerKv {
     ) -> Result<Slice<f32>> {
         let Self { caches, positions: start, shape, window, scale, softcap } = *self;
         let NewTokens { q, k, v, rows: queries, count } = new;
-        let append = CacheAppend { keys: k, values: v, caches, start, count, shape };
+        let append = KvCacheAppend { keys: k, values: v, caches, start, count, shape };
         builder.launch(append.launch())?;
         let out = builder.transient("out", q.len());
         let compute = if matches!(caches, CacheBuffers::Bf16(_)) { DType::Bf16 } else { compute };

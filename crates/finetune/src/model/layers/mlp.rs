@@ -32,7 +32,7 @@ pub(super) struct Mlp {
     fused: bool,
     /// Whether one launch computes the backward passes of down and SwiGLU.
     fused_backward: bool,
-    /// Whether SwiGLU splits its result into f16 parts.
+    /// Whether SwiGLU splits its result into f16 terms.
     splits: bool,
     /// Whether the backward pass of SwiGLU splits the gradients of gate and up.
     splits_backward: bool,
@@ -60,9 +60,9 @@ impl Mlp {
         let fused = swiglu && gate.has_swiglu() && up.has_swiglu() && down.dtypes == bf16;
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
         let fused_backward = down.has_grad_swiglu() && swiglu && read_bf16 && inner == DType::Bf16;
-        let splits = swiglu && down.reads_parts();
-        let reads_parts = |layer: &Linear| layer.reads_parts() && !layer.has_factors();
-        let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_parts);
+        let splits = swiglu && down.reads_split_f16();
+        let reads_terms = |layer: &Linear| layer.reads_split_f16() && !layer.has_dora_scales();
+        let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_terms);
         let norm =
             spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
@@ -182,23 +182,23 @@ impl Mlp {
         Saved { gate, up, down }: Saved,
         grad_out: Activation,
     ) -> Result<Vec<Activation>> {
-        let [(grad_gate, gate_parts), (grad_up, up_parts)] =
+        let [(grad_gate, gate_terms), (grad_up, up_terms)] =
             self.backward_to_gate_and_up(builder, [gate.y, up.y], (down, grad_out))?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
         let layers = [
-            (&self.gate, gate.saved, grad_gate, gate_parts),
-            (&self.up, up.saved, grad_up, up_parts),
+            (&self.gate, gate.saved, grad_gate, gate_terms),
+            (&self.up, up.saved, grad_up, up_terms),
         ];
         let calls: [_; 2] = std::array::from_fn(|at| {
-            let (layer, saved, grad_out, grad_parts) = layers[at];
+            let (layer, saved, grad_out, grad_terms) = layers[at];
             let (scope, dtype) = (Some(&*scopes[at]), DType::Bf16);
-            Backward { layer, scope, saved, grad_out, grad_parts, dtype }
+            Backward { layer, scope, saved, grad_out, grad_terms, dtype }
         });
         linear::backward(builder, &calls)
     }
 
     /// Appends the gradients of the weights of down, and of gate and up. Returns the last two, with
-    /// their parts if the launch has split them.
+    /// their terms if the launch has split them.
     fn backward_to_gate_and_up(
         &self,
         builder: &mut Builder,
@@ -208,8 +208,8 @@ impl Mlp {
         let grad_out = self.down.backward(builder, saved, grad_out)?;
         builder.scope(self.scope("down backward"));
         let (layer, saved) = (&self.down.projection, saved.projection);
-        let (scope, grad_parts, dtype) = (None, None, self.inner);
-        let call = Backward { layer, scope, saved, grad_out, grad_parts, dtype };
+        let (scope, grad_terms, dtype) = (None, None, self.inner);
+        let call = Backward { layer, scope, saved, grad_out, grad_terms, dtype };
         if self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
             let grads = linear::backward_through_swiglu(builder, call, inputs)?;
@@ -220,7 +220,7 @@ impl Mlp {
         if self.splits_backward {
             let inputs = ([gate.f32()?, up.f32()?], grad_inner.f32()?);
             let grads = linear::split_swiglu_backward(builder, [&self.gate, &self.up], inputs)?;
-            return Ok(grads.map(|(grad, parts)| (grad, Some(parts))));
+            return Ok(grads.map(|(grad, terms)| (grad, Some(terms))));
         }
         let grad_inner = grad_inner.narrowest();
         let len = grad_inner.len();

@@ -14,7 +14,7 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) seq: usize,
     /// Rows for which the pass computes logits.
     pub(in crate::model) logit_rows: usize,
-    /// The type of the factors of matrix products.
+    /// The type of the operands of matrix products.
     pub(in crate::model) compute: DType,
     /// Whether outputs of attention and MLP may be bf16 before they join the residual stream.
     pub(in crate::model) bf16_branches: bool,

@@ -24,8 +24,8 @@ use crate::spec::AttentionSpec;
 pub(super) struct SelfAttention {
     shape: AttentionShape,
     compute: DType,
-    /// Whether f32 operands are read as f16 parts.
-    in_parts: bool,
+    /// Whether f32 operands are read as f16 terms.
+    in_terms: bool,
     /// Maximum tokens that a token attends to, including itself.
     window: Option<u32>,
     /// The factor of the scores.
@@ -78,11 +78,11 @@ impl SelfAttention {
         let AttentionSpec { heads, kv_heads, head_dim, window, scale, softcap, .. } = *spec;
         let &PassConfig { batch, seq, .. } = config;
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
-        let in_parts = config.compute == DType::F32
-            && shape.reads_parts()
+        let in_terms = config.compute == DType::F32
+            && shape.reads_split_f16()
             && batch * seq >= MIN_SPLIT_ROWS
             && batch * heads * seq * seq * head_dim >= config.min_split_multiplications;
-        Self { shape, compute: config.compute, in_parts, window, scale, softcap }
+        Self { shape, compute: config.compute, in_terms, window, scale, softcap }
     }
 
     /// The sizes.
@@ -135,13 +135,22 @@ impl SelfAttention {
         dtypes: Dtypes,
     ) -> Result<(Activation, Probabilities)> {
         let Self { shape, scale, .. } = *self;
-        let parts = self.split(builder, [("q", q), ("k", k), ("v", v)])?;
+        let terms = self.split(builder, [("q", q), ("k", k), ("v", v)])?;
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
         let bounds = builder.sequences.bounds(self.window);
-        let attention =
-            FusedAttention { q, k, v, out: result.written(), lse, parts, bounds, shape, scale };
+        let attention = FusedAttention {
+            q,
+            k,
+            v,
+            out: result.written(),
+            lse,
+            split_f16: terms,
+            bounds,
+            shape,
+            scale,
+        };
         builder.launch(attention.launch())?;
         Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
@@ -200,14 +209,23 @@ impl SelfAttention {
         (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
     ) -> Result<Gradients> {
         let shape = self.shape;
-        let parts = self.split(builder, [("q", q), ("k", k), ("v", v), ("grad_out", grad_out)])?;
+        let terms = self.split(builder, [("q", q), ("k", k), ("v", v), ("grad_out", grad_out)])?;
         let [q, k, v, out, grad_out] = [q, k, v, out, grad_out].map(Activation::narrowest);
         let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
         let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
-        let inputs =
-            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
+        let inputs = AttentionBackwardInputs {
+            q,
+            k,
+            v,
+            grad_out,
+            lse_delta,
+            split_f16: terms,
+            bounds,
+            shape,
+            scale,
+        };
         let in_kernels = self.compute == DType::Bf16;
         let (undone, written) = if in_kernels {
             (rope.of_attention(builder), dtypes)
@@ -226,22 +244,22 @@ impl SelfAttention {
         Ok(Gradients { q, k, v })
     }
 
-    /// Appends the launches that split operands, if they are read in parts.
+    /// Appends the launches that split operands, if they are read in terms.
     fn split<const N: usize>(
         &self,
         builder: &mut Builder,
         operands: [(&str, Activation); N],
     ) -> Result<Option<[SplitMatrix<BufferId>; N]>> {
-        if !self.in_parts {
+        if !self.in_terms {
             return Ok(None);
         }
         let rows = self.shape.batch * self.shape.seq;
-        let mut parts = Vec::with_capacity(N);
+        let mut terms = Vec::with_capacity(N);
         for (name, operand) in operands {
             let x = operand.f32()?;
-            parts.push(linear::split(builder, (name, x), [rows, x.len() / rows], None)?);
+            terms.push(linear::split(builder, (name, x), [rows, x.len() / rows], None)?);
         }
-        Ok(parts.try_into().ok())
+        Ok(terms.try_into().ok())
     }
 
     /// Appends the gradients of keys and values, which are read in `dtypes`.

@@ -3,7 +3,7 @@
 use retrograph_runtime::{Pass, Slice};
 
 use super::preference::Preferences;
-use crate::config::{PreferenceConfig, TrainingConfig};
+use crate::config::{DpoConfig, TrainingConfig};
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
@@ -41,7 +41,7 @@ impl LossPass {
     ///
     /// # Errors
     /// If `config` is not valid, or a kernel does not support its sizes.
-    pub fn new(config: &TrainingConfig, preference: Option<PreferenceConfig>) -> Result<Self> {
+    pub fn new(config: &TrainingConfig, preference: Option<DpoConfig>) -> Result<Self> {
         config.validate()?;
         if let Some(preference) = preference {
             preference.validate(config, config.batch)?;

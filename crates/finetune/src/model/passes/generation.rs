@@ -5,7 +5,9 @@
 //! device for the next pass.
 
 use retrograph_kernels::Element;
-use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingParameters, sample_chunks};
+use retrograph_kernels::ops::{
+    Embedding, MarkSeenTokens, Sample, SamplingParameters, sample_chunks,
+};
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::InferenceConfig;
@@ -56,7 +58,7 @@ pub struct GenerationPass {
     pub sin: Slice<f32>,
     /// External, updated: keys and values of each layer, `[texts, capacity, kv_heads, head_dim]`.
     pub caches: Vec<LayerCache>,
-    /// External: the norms and factors of DoRA layers, if there are any. Prefill writes them and
+    /// External: the norms and scales of DoRA layers, if there are any. Prefill writes them and
     /// decode reads them.
     pub dora_norms: Option<Slice<f32>>,
     /// External, updated: `[texts, vocab]`, 1 for tokens of the text so far.
@@ -95,7 +97,7 @@ impl GenerationPass {
     /// As [`GenerationPass::prefill`], or if there are several texts and attention scores have a
     /// cap.
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        match cache.texts {
+        match cache.batch {
             1 => Self::decode_text(config, cache),
             _ => Self::decode_texts(config, cache),
         }
@@ -116,7 +118,7 @@ impl GenerationPass {
     }
 
     fn decode_texts(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        let texts = cache.texts;
+        let texts = cache.batch;
         let mut parts = Parts::new("next tokens", (config, 1), cache)?;
         parts.keep_dora_norms(true);
         let mut x: Residual = parts.embed_sampled(texts)?.into();
@@ -163,7 +165,7 @@ impl Parts {
         config.validate(rows)?;
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
-        let CacheConfig { texts, capacity, .. } = cache;
+        let CacheConfig { batch: texts, capacity, .. } = cache;
         let cache = KvCache::declare(&mut builder, &spec, cache)?;
         let pass = &mut builder.pass;
         let sampling = pass.control_array::<u32>("sampling", texts * SamplingParameters::LEN);
@@ -200,7 +202,7 @@ impl Parts {
     /// Appends the embedding of `tokens`; the control `count` is the number of tokens.
     fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Slice<f32>> {
         let x = self.model.embedding.forward(&mut self.builder, tokens)?;
-        self.builder.launch(MarkTokens { tokens, seen: self.seen, count }.launch())?;
+        self.builder.launch(MarkSeenTokens { tokens, seen: self.seen, count }.launch())?;
         Ok(x)
     }
 
@@ -211,7 +213,7 @@ impl Parts {
             let tokens = of_text(self.sampled, text, texts).slice(0..1);
             self.model.embedding.gather(&mut self.builder, tokens, of_text(x, text, texts))?;
             let seen = of_text(self.seen, text, texts);
-            self.builder.launch(MarkTokens { tokens, seen, count: None }.launch())?;
+            self.builder.launch(MarkSeenTokens { tokens, seen, count: None }.launch())?;
         }
         Ok(x)
     }
@@ -298,7 +300,7 @@ mod tests {
     }
 
     fn cache(length: usize) -> CacheConfig {
-        CacheConfig { texts: 1, length, capacity: 1024, dtype: DType::F32 }
+        CacheConfig { batch: 1, length, capacity: 1024, dtype: DType::F32 }
     }
 
     #[test]
@@ -309,7 +311,7 @@ mod tests {
         assert_eq!(count(&next.pass, &[&ops::GEMV]), 2 * 4 + 1);
         // Products compute the norms and add the residuals. RoPE, append and attention are one
         // launch.
-        let fused = [&ops::RMS_NORM, &ops::SWIGLU, &ops::ROPE, &ops::ADD, &ops::CACHE_APPEND];
+        let fused = [&ops::RMS_NORM, &ops::SWIGLU, &ops::ROPE, &ops::ADD, &ops::KV_CACHE_APPEND];
         assert_eq!(count(&next.pass, &fused), 0);
         assert_eq!(count(&next.pass, &[&ops::FPROP]), 0);
         assert_eq!(count(&next.pass, &[&ops::DECODE_ATTENTION]), 2);
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn texts_are_decoded_by_launches_of_all_and_sampled_concurrently() {
         let pass = |texts| {
-            let cache = CacheConfig { texts, ..cache(256) };
+            let cache = CacheConfig { batch: texts, ..cache(256) };
             GenerationPass::decode(&config(Mode::Full), cache).unwrap().pass
         };
         let (two, eight) = (pass(2), pass(8));
@@ -342,7 +344,7 @@ mod tests {
         let count = |kernel| count(&prompt.pass, &[kernel]);
         assert_eq!((count(&ops::FPROP), count(&ops::GEMV)), (2 * 7, 1));
         assert_eq!((prompt.logits.len(), count(&ops::ADD)), (256, 1));
-        assert_eq!(count(&ops::CACHE_APPEND), 2);
+        assert_eq!(count(&ops::KV_CACHE_APPEND), 2);
     }
 
     #[test]

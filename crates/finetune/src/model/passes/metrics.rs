@@ -29,7 +29,7 @@ impl MetricsLayout {
     /// Number of elements: the metrics of every step, then those of preferences. With several
     /// ranks, the parts of each mean by rank follow, and then the stop flag of each rank: 0 or 1.
     pub fn len(self) -> usize {
-        match self.ranks.count {
+        match self.ranks.world_size {
             1 => METRICS + self.further,
             _ => self.parts(2 + self.further).start,
         }
@@ -47,12 +47,12 @@ impl MetricsLayout {
 
     /// The parts of the loss, by rank; empty for one rank.
     pub fn losses(self) -> Range<usize> {
-        if self.ranks.count == 1 { 0..0 } else { self.parts(0) }
+        if self.ranks.world_size == 1 { 0..0 } else { self.parts(0) }
     }
 
     /// The stop flags, by rank; empty for one rank.
     pub fn stops(self) -> Range<usize> {
-        if self.ranks.count == 1 { 0..0 } else { self.parts(1 + self.further) }
+        if self.ranks.world_size == 1 { 0..0 } else { self.parts(1 + self.further) }
     }
 
     /// The elements of a mean: first the loss, then the means of preferences.
@@ -62,8 +62,8 @@ impl MetricsLayout {
 
     /// The ranges of elements of which each rank writes one.
     fn parts(self, index: usize) -> Range<usize> {
-        let first = METRICS + self.further + index * self.ranks.count;
-        first..first + self.ranks.count
+        let first = METRICS + self.further + index * self.ranks.world_size;
+        first..first + self.ranks.world_size
     }
 }
 

@@ -14,7 +14,7 @@ pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
 pub use metrics::{METRICS, MetricsLayout};
 pub(super) use options::MIN_DECODED_ROWS;
-pub use options::{GradientHome, MicroBatching, StepOptions};
+pub use options::{GradientOwner, MicroBatching, StepOptions};
 pub use training::{StepControls, StepInput, StepPass};
 
 /// Number of launches of `kernels` in `pass`.

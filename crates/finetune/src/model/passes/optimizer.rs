@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, ClipScale, Guard, Schedule, SquaredSums, TensorView, squared_sums_partials,
+    AdamW, AdamWTensor, ClipFactor, GradNormPartials, Guard, LrSchedule, TensorView,
+    grad_norm_partials_len,
 };
 use retrograph_runtime::{BufferId, CollectiveGroup, Slice};
 
@@ -33,12 +34,12 @@ pub(super) fn update(
     optimizer: &OptimizerConfig,
     (scalars, sharding): (Scalars, Sharding),
 ) -> Result<()> {
-    let scale = clip_scale(builder, (optimizer.max_norm, scalars), sharding)?;
+    let scale = clip_factor(builder, (optimizer.max_norm, scalars), sharding)?;
     builder.scope("optimizer");
-    let values = builder.transient("scalars", Schedule::<()>::SCALARS);
+    let values = builder.transient("scalars", LrSchedule::<()>::SCALARS);
     let rate = optimizer.rate();
     builder.launch(
-        Schedule {
+        LrSchedule {
             step: scalars.step,
             scalars: values,
             peak_lr: rate.peak_lr,
@@ -92,21 +93,21 @@ pub(super) fn update(
 
 /// Appends the gradient norm, without an update.
 pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
-    clip_scale(builder, (f32::INFINITY, scalars), Sharding::NONE).map(drop)
+    clip_factor(builder, (f32::INFINITY, scalars), Sharding::NONE).map(drop)
 }
 
 /// Appends the exchange of the blocks that the previous step updated and this step reads, in the
 /// order in which the forward pass reads them. The forward pass starts after the first group, so
 /// groups start small: each is complete with twice the bytes of the previous one, up to
-/// `group_bytes`.
-pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usize) -> Result<()> {
+/// `bucket_bytes`.
+pub(super) fn gather(builder: &mut Builder, sharding: Sharding, bucket_bytes: usize) -> Result<()> {
     let (parameters, ranks) = (&builder.parameters, sharding.ranks());
     let (head, layers): (Vec<&ParameterBuffers>, Vec<_>) = parameters
         .iter()
         .filter(|held| sharding.is_sharded(&held.parameter))
         .partition(|held| sharding.gathers_at_once(&held.parameter));
     let (mut groups, mut group) = (Vec::new(), CollectiveGroup::new(ranks));
-    let mut complete = group_bytes / 16;
+    let mut complete = bucket_bytes / 16;
     // The copy of a table that is also the output projection is read last.
     for held in layers.into_iter().chain(head) {
         group = match held.value.copy() {
@@ -115,7 +116,7 @@ pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usi
             None => group.all_gather(held.value.floats())?,
         };
         if group.bytes() >= complete {
-            complete = (2 * complete).min(group_bytes);
+            complete = (2 * complete).min(bucket_bytes);
             groups.push(std::mem::replace(&mut group, CollectiveGroup::new(ranks)));
         }
     }
@@ -129,12 +130,13 @@ pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usi
 
 /// The block of a trained parameter that this rank updates.
 fn tensor(held: &ParameterBuffers, decay: f32) -> Option<AdamWTensor<BufferId>> {
-    let TrainableBuffers { grad, block, first, second } = held.trained.clone()?;
+    let TrainableBuffers { grad, block, exp_avg: first, exp_avg_sq: second } =
+        held.trained.clone()?;
     Some(AdamWTensor {
         param: held.value.floats().slice(block.clone()),
         grad: grad.slice(block.clone()).into(),
-        first,
-        second,
+        exp_avg: first,
+        exp_avg_sq: second,
         copy: held.value.copy().map(|copy| copy.slice(block)),
         weight_decay: if held.parameter.decayed { decay } else { 0.0 },
     })
@@ -142,7 +144,7 @@ fn tensor(held: &ParameterBuffers, decay: f32) -> Option<AdamWTensor<BufferId>> 
 
 /// Appends the norm of all gradients and the factor that clips them to `max_norm`. Every rank adds
 /// the same squared sums in the same order.
-fn clip_scale(
+fn clip_factor(
     builder: &mut Builder,
     (max_norm, scalars): (f32, Scalars),
     sharding: Sharding,
@@ -155,7 +157,7 @@ fn clip_scale(
     let scale = builder.transient("scale", 1);
     let Scalars { step, loss, norm, halt } = scalars;
     let guard = Some(Guard { loss, step, halt });
-    builder.launch(ClipScale { partials, max_norm, scale, norm, guard }.launch())?;
+    builder.launch(ClipFactor { partials, max_norm, scale, norm, guard }.launch())?;
     Ok(scale)
 }
 
@@ -166,9 +168,9 @@ fn remaining_squares(builder: &mut Builder, mut squares: GradientSquares) -> Res
     let missed = trained.map(|trained| trained.grad).filter(|grad| squares.misses(*grad));
     let tensors: Vec<TensorView<BufferId>> = missed.map(TensorView::from).collect();
     let lens: Vec<usize> = tensors.iter().map(|tensor| tensor.len()).collect();
-    let partials = squares.next(squared_sums_partials(&lens));
+    let partials = squares.next(grad_norm_partials_len(&lens));
     if !tensors.is_empty() {
-        builder.launch(SquaredSums { tensors: &tensors, partials }.launch())?;
+        builder.launch(GradNormPartials { tensors: &tensors, partials }.launch())?;
     }
     Ok(squares.all())
 }
@@ -193,10 +195,10 @@ fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Sli
     }
     let [of_whole, of_early, of_late] = lists.each_ref().map(|list| {
         let lens: Vec<usize> = list.iter().map(TensorView::len).collect();
-        squared_sums_partials(&lens)
+        grad_norm_partials_len(&lens)
     });
     let ranks = sharding.ranks();
-    let len = of_whole + ranks.count * (of_early + of_late);
+    let len = of_whole + ranks.world_size * (of_early + of_late);
     let partials = builder.pass.transient::<f64>("clip/partials", len);
     let blocks = partials.slice(of_whole..len);
     let own = blocks.slice(ranks.block(blocks.len()));
@@ -206,7 +208,7 @@ fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Sli
         own.slice(of_early..of_early + of_late),
     ];
     for (tensors, partials) in lists.iter().zip(places).filter(|(list, _)| !list.is_empty()) {
-        builder.launch(SquaredSums { tensors, partials }.launch())?;
+        builder.launch(GradNormPartials { tensors, partials }.launch())?;
     }
     if !blocks.is_empty() {
         builder.pass.collectives(CollectiveGroup::new(ranks).all_gather(blocks)?)?;

@@ -4,12 +4,12 @@ use std::fmt;
 
 use retrograph_runtime::Ranks;
 
-use crate::config::{PreferenceConfig, TrainingConfig, require_rank};
+use crate::config::{DpoConfig, TrainingConfig, require_rank};
 use crate::error::{Error, Result};
 
 /// The owner of the gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GradientHome {
+pub enum GradientOwner {
     /// The program keeps gradients only within a step and reuses their memory.
     #[default]
     Transient,
@@ -21,7 +21,7 @@ pub enum GradientHome {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepOptions {
     /// Who keeps the gradients.
-    pub gradients: GradientHome,
+    pub gradients: GradientOwner,
     /// Sequences per micro-batch, a divisor of the batch. Micro-batches run one after another, so
     /// the step takes less memory; their gradients are accumulated.
     pub micro_batch: Option<usize>,
@@ -43,20 +43,20 @@ pub struct StepOptions {
     /// Whether batches may be packed: the step then reads positions and bounds of attention.
     pub packed: bool,
     /// The objective of pairs of sequences instead of the cross-entropy of tokens.
-    pub preference: Option<PreferenceConfig>,
+    pub preference: Option<DpoConfig>,
     /// The rank among the devices that share each step. Each computes an equal part of the
     /// batch.
     pub ranks: Ranks,
     /// Bytes of gradients that ranks exchange together; `None` for
-    /// [`StepOptions::GROUP_BYTES`].
-    pub group_bytes: Option<usize>,
+    /// [`StepOptions::BUCKET_BYTES`].
+    pub bucket_bytes: Option<usize>,
     /// Minimum elements of a parameter for which each rank updates only a block; `None` for
     /// [`Sharding::LARGE`](crate::parameters::Sharding::LARGE).
     pub shard_from: Option<usize>,
 }
 
-impl From<GradientHome> for StepOptions {
-    fn from(gradients: GradientHome) -> Self {
+impl From<GradientOwner> for StepOptions {
+    fn from(gradients: GradientOwner) -> Self {
         Self { gradients, ..Self::default() }
     }
 }
@@ -65,7 +65,7 @@ impl StepOptions {
     /// Default bytes of gradients that ranks exchange together: enough for the full bandwidth of
     /// NVLink, but small enough that little remains to exchange when the backward pass ends
     /// (docs/hardware/2026-11-25-bf16-gradients).
-    pub const GROUP_BYTES: usize = 512 << 20;
+    pub const BUCKET_BYTES: usize = 512 << 20;
 
     /// Maximum micro-batches of a step. Each has its own operations in the pass.
     pub const MAX_MICRO_BATCHES: usize = 1024;
@@ -81,7 +81,7 @@ impl StepOptions {
     /// [`Error::InvalidConfig`] if the batch has no equal parts, or there is no such rank.
     pub fn of_rank(&self, config: &TrainingConfig) -> Result<TrainingConfig> {
         require_rank(self.ranks)?;
-        let count = self.ranks.count;
+        let count = self.ranks.world_size;
         if config.batch.is_multiple_of(count) {
             return Ok(TrainingConfig { batch: config.batch / count, ..*config });
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use retrograph_kernels::ops::{LogRatios, Preference};
 use retrograph_runtime::Slice;
 
-use crate::config::PreferenceConfig;
+use crate::config::DpoConfig;
 use crate::error::Result;
 use crate::model::builder::Builder;
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
@@ -20,7 +20,7 @@ pub(super) const PREFERENCE_METRICS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Preferences {
     reference: Model,
-    config: PreferenceConfig,
+    config: DpoConfig,
     seq: usize,
     /// Of each pair.
     losses: Slice<f32>,
@@ -34,7 +34,7 @@ impl Preferences {
     pub(super) fn new(
         builder: &mut Builder,
         (spec, config, tables): (&ModelSpec, &PassConfig, RopeTables),
-        preference: PreferenceConfig,
+        preference: DpoConfig,
         losses: Slice<f32>,
     ) -> Self {
         let without_adapter = PassConfig { lora: None, ..*config };
@@ -79,7 +79,7 @@ impl Preferences {
         let weights = builder.transient("weights", 2 * pairs.len());
         builder.launch(LogRatios { policy, reference, ratios, seq }.launch())?;
         let part = |all: Slice<f32>| all.slice(pairs.clone());
-        let PreferenceConfig { beta, label_smoothing } = self.config;
+        let DpoConfig { beta, label_smoothing } = self.config;
         let preference = Preference {
             ratios,
             losses: part(self.losses),

@@ -7,7 +7,7 @@ use retrograph_runtime::{Controls, Pass, Ranks, Slice};
 
 use super::metrics::{MetricsLayout, Results};
 use super::optimizer::{self, Scalars};
-use super::options::{GradientHome, MicroBatching, StepOptions};
+use super::options::{GradientOwner, MicroBatching, StepOptions};
 use super::preference::Preferences;
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
@@ -107,7 +107,7 @@ impl StepPass {
     pub fn controls(&self) -> StepControls {
         let Self { step, tokens, targets, counted, stop, .. } = *self;
         let (sequences, ranks) = (self.sequences.clone(), self.options.ranks);
-        let all = (self.micro_batching.batch * ranks.count) as u32;
+        let all = (self.micro_batching.batch * ranks.world_size) as u32;
         let pairs = self.options.preference.map(|_| all / 2);
         StepControls { step, tokens, targets, counted, stop, sequences, pairs, ranks }
     }
@@ -151,15 +151,15 @@ impl StepPass {
         let gradients = GradientOptions {
             home: options.gradients,
             sharding: Sharding::new(config.mode, ranks, options.shard_from),
-            group_bytes: options.group_bytes.unwrap_or(StepOptions::GROUP_BYTES),
-            bf16_rows: (options.gradients == GradientHome::Transient
+            bucket_bytes: options.bucket_bytes.unwrap_or(StepOptions::BUCKET_BYTES),
+            bf16_rows: (options.gradients == GradientOwner::Transient
                 && config.precision.gradients == DType::Bf16
                 && config.mode == Mode::Full
                 && micro_batching.micro_batches == 1)
                 .then_some(config.rows()),
         };
         let mut builder = Builder::new("training step", config.parameters(), Some(gradients));
-        if ranks.count == 1 && micro_batching.micro_batches == 1 {
+        if ranks.world_size == 1 && micro_batching.micro_batches == 1 {
             builder.sum_squares();
         }
         let pass = &mut builder.pass;
@@ -167,7 +167,7 @@ impl StepPass {
         let tokens = pass.control_array::<u32>("tokens", config.rows());
         let targets = pass.control_array::<u32>("targets", config.rows());
         let counted = pass.control::<u32>("counted");
-        let stop = (ranks.count > 1).then(|| pass.control::<f32>("stop"));
+        let stop = (ranks.world_size > 1).then(|| pass.control::<f32>("stop"));
         let layout = MetricsLayout::new(&StepOptions { ranks, ..options });
         let metrics = pass.external::<f32>("metrics", layout.len());
         let halt = pass.external::<u32>("halt", 1);
@@ -180,7 +180,7 @@ impl StepPass {
         let sequences = Sequences::declare(&mut builder.pass, &spec, (shape, options.packed));
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         // Weights are read sooner than gradients are complete, so their groups are smaller.
-        optimizer::gather(&mut builder, gradients.sharding, gradients.group_bytes / 8)?;
+        optimizer::gather(&mut builder, gradients.sharding, gradients.bucket_bytes / 8)?;
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
         let objective = Objective { targets, counted, losses };
@@ -221,8 +221,8 @@ impl StepPass {
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
         let gradients = match options.gradients {
-            GradientHome::Transient => Vec::new(),
-            GradientHome::External => whole_gradients(&pass, &parameters),
+            GradientOwner::Transient => Vec::new(),
+            GradientOwner::External => whole_gradients(&pass, &parameters),
         };
         Ok(Self {
             pass,

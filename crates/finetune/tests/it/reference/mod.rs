@@ -84,7 +84,7 @@ impl Reference<'_> {
             }
             add(&mut stream, &branch);
         }
-        let head = if model.tied { table } else { &self.weights["lm_head.weight"] };
+        let head = if model.tie_word_embeddings { table } else { &self.weights["lm_head.weight"] };
         let normed = self.norm_all(&stream, "model.norm.weight");
         let capped = |x: &Row| -> Row {
             product(head, x).into_iter().map(|logit| cap(logit, model.logit_softcap)).collect()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::softmax::distribution;
-use crate::attention::CacheShape;
+use crate::attention::KvCacheShape;
 
 /// `Σ_j softmax(scale · q·key_j) · value_j` for every head, over `positions` of caches
 /// `[capacity, kv_heads, head_dim]`.
@@ -11,9 +11,9 @@ pub fn decode_attention(
     q: &[f64],
     (keys, values): (&[f64], &[f64]),
     positions: Range<usize>,
-    (shape, scale): (CacheShape, f64),
+    (shape, scale): (KvCacheShape, f64),
 ) -> Vec<f64> {
-    let CacheShape { heads, kv_heads, head_dim, .. } = shape;
+    let KvCacheShape { heads, kv_heads, head_dim, .. } = shape;
     let mut out = vec![0.0; heads * head_dim];
     for head in 0..heads {
         let kv_head = head / (heads / kv_heads);

@@ -1,4 +1,4 @@
-//! DoRA norms: the row norms of an updated weight, and the scale factors of its outputs.
+//! DoRA norms: the row norms of an updated weight, and the scales of its outputs.
 
 use retrograph_kernel_abi::lora::dora::{self as abi, norms as geometry};
 
@@ -17,7 +17,7 @@ fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     Some(linear(geometry::entry(dtype)?, blocks, geometry::THREADS))
 }
 
-/// `norms[j] = ‖w[j] + scale·b[j]·a‖₂` and `factors[j] = magnitudes[j] / norms[j]`.
+/// `norms[j] = ‖w[j] + scale·b[j]·a‖₂` and `mag_norm_scales[j] = magnitudes[j] / norms[j]`.
 ///
 /// If the norm of a row is 0, the factor is NaN or infinite, as in IEEE division. Deterministic:
 /// each of 32 lanes adds the squares of every 32nd element of a row in ascending order, and a
@@ -35,7 +35,7 @@ pub struct DoraNorms<W, B> {
     /// `[outputs]`, written.
     pub norms: View<B, f32>,
     /// `[outputs]`, written.
-    pub factors: View<B, f32>,
+    pub mag_norm_scales: View<B, f32>,
     /// Elements in a row of w.
     pub inputs: usize,
     /// The rank of the update.
@@ -53,7 +53,7 @@ impl<W: Copy, B: Copy> DoraNorms<W, B> {
     where
         W: Into<TensorView<B>>,
     {
-        let Self { a, b, magnitudes, norms, factors, inputs, rank, scale, .. } = *self;
+        let Self { a, b, magnitudes, norms, mag_norm_scales, inputs, rank, scale, .. } = *self;
         let (w, check) = (self.w.into(), Check(DORA_NORMS.name));
         let dtype = w.dtype();
         if geometry::entry(dtype).is_none() {
@@ -66,7 +66,7 @@ impl<W: Copy, B: Copy> DoraNorms<W, B> {
         check.length("a", a, check.product("rank × inputs", &[rank, inputs])?)?;
         check.length("b", b, check.product("outputs × rank", &[outputs, rank])?)?;
         check.length("norms", norms, outputs)?;
-        check.length("factors", factors, outputs)?;
+        check.length("mag_norm_scales", mag_norm_scales, outputs)?;
         let outputs = check.at_most("outputs", outputs, MAX_GRID_X)?;
         // The kernel advances columns and ranks in steps, and the index must not wrap around.
         let parameters = abi::NormsParameters::<ArgumentTypes<B>> {
@@ -75,7 +75,7 @@ impl<W: Copy, B: Copy> DoraNorms<W, B> {
             b: Pointer::read(b),
             magnitudes: Pointer::read(magnitudes),
             norms: Pointer::write(norms),
-            factors: Pointer::write(factors),
+            mag_norm_scales: Pointer::write(mag_norm_scales),
             outputs,
             inputs: check.at_most("inputs", inputs, MAX_GRID_X)?,
             rank: check.at_most("rank", rank, MAX_GRID_X)?,

@@ -1,4 +1,4 @@
-//! DoRA scale: multiplies output columns by their factors; and the backward pass.
+//! DoRA scale: multiplies output columns by their scales; and the backward pass.
 
 use retrograph_kernel_abi::lora::dora::{self as abi, scale as geometry};
 
@@ -70,7 +70,7 @@ impl DoraScaleShape {
     }
 }
 
-/// `y = x ⊙ factors + bias`, with one factor and one bias per column.
+/// `y = x ⊙ mag_norm_scales + bias`, with one scale and one bias per column.
 ///
 /// Deterministic: one thread computes each element. y may be x.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,7 @@ pub struct DoraScale<B, I, O> {
     /// `[rows, columns]`, read: f32 or bf16.
     pub x: I,
     /// `[columns]`, read.
-    pub factors: View<B, f32>,
+    pub mag_norm_scales: View<B, f32>,
     /// `[columns]`, read; 0 if `None`.
     pub bias: Option<View<B, f32>>,
     /// `[rows, columns]`, written: f32, bf16, or both.
@@ -97,15 +97,15 @@ impl<B: Copy, I: Copy, O: Copy> DoraScale<B, I, O> {
         I: Into<TensorView<B>>,
         O: Into<Output<B>>,
     {
-        let Self { factors, bias, shape, .. } = *self;
+        let Self { mag_norm_scales, bias, shape, .. } = *self;
         let (x, y, check) = (self.x.into(), self.y.into(), Check(DORA_SCALE.name));
         let [rows, columns] = shape.check(check, &[("x", x)], ("y", y))?;
-        check.length("factors", factors, shape.columns)?;
+        check.length("mag_norm_scales", mag_norm_scales, shape.columns)?;
         bias.map_or(Ok(()), |bias| check.length("bias", bias, shape.columns))?;
         let (y, y_bf16) = y.pointers();
         let parameters = abi::ScaleParameters::<ArgumentTypes<B>> {
             x: x.pointer(),
-            factors: Pointer::read(factors),
+            mag_norm_scales: Pointer::read(mag_norm_scales),
             bias: bias.map_or(Pointer::null(), Pointer::read),
             y,
             y_bf16,
@@ -117,8 +117,8 @@ impl<B: Copy, I: Copy, O: Copy> DoraScale<B, I, O> {
     }
 }
 
-/// `grad_input = grad_out ⊙ factors`, and `Σ grad_out ⊙ x / norms` over each tile of 64 rows.
-/// [`ColumnSum`](crate::norm::ColumnSum) adds the tiles.
+/// `grad_input = grad_out ⊙ mag_norm_scales`, and `Σ grad_out ⊙ x / norms` over each tile of 64
+/// rows. [`ColumnSum`](crate::norm::ColumnSum) adds the tiles.
 ///
 /// Deterministic: in a tile, each of eight chains of fused multiply-adds has every eighth row; they
 /// are added in order. `grad_input` may be `grad_out`.
@@ -129,7 +129,7 @@ pub struct DoraScaleBackward<B, O> {
     /// `[rows, columns]`, read: x of the forward pass, f32 or bf16.
     pub x: TensorView<B>,
     /// `[columns]`, read.
-    pub factors: View<B, f32>,
+    pub mag_norm_scales: View<B, f32>,
     /// `[columns]`, read.
     pub norms: View<B, f32>,
     /// `[rows, columns]`, written: f32, bf16, or both.
@@ -149,11 +149,11 @@ impl<B: Copy, O: Copy> DoraScaleBackward<B, O> {
     where
         O: Into<Output<B>>,
     {
-        let Self { grad_out, x, factors, norms, grad_magnitudes, shape, .. } = *self;
+        let Self { grad_out, x, mag_norm_scales, norms, grad_magnitudes, shape, .. } = *self;
         let (to, check) = (self.grad_input.into(), Check(DORA_SCALE_BACKWARD.name));
         let inputs = [("grad_out", grad_out), ("x", x)];
         let [rows, columns] = shape.check(check, &inputs, ("grad_input", to))?;
-        check.length("factors", factors, shape.columns)?;
+        check.length("mag_norm_scales", mag_norm_scales, shape.columns)?;
         check.length("norms", norms, shape.columns)?;
         let partials = check.product("runs × columns", &[shape.runs(), shape.columns])?;
         check.length("grad_magnitudes", grad_magnitudes, partials)?;
@@ -161,7 +161,7 @@ impl<B: Copy, O: Copy> DoraScaleBackward<B, O> {
         let parameters = abi::ScaleBackwardParameters::<ArgumentTypes<B>> {
             grad_out: grad_out.pointer(),
             x: x.pointer(),
-            factors: Pointer::read(factors),
+            mag_norm_scales: Pointer::read(mag_norm_scales),
             norms: Pointer::read(norms),
             grad_input,
             grad_input_bf16,

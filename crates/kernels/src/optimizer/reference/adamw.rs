@@ -23,9 +23,9 @@ pub struct AdamWState {
     /// The parameter.
     pub param: f64,
     /// The first moment.
-    pub first: f64,
+    pub exp_avg: f64,
     /// The second moment.
-    pub second: f64,
+    pub exp_avg_sq: f64,
 }
 
 impl AdamWState {
@@ -38,12 +38,12 @@ impl AdamWState {
     pub fn updated(self, grad: f64, constants: &AdamWConstants, lr: f64, step: u32) -> Self {
         let AdamWConstants { beta1, beta2, eps, weight_decay } = *constants;
         let t = f64::from(step) + 1.0;
-        let first = beta1 * self.first + (1.0 - beta1) * grad;
-        let second = beta2 * self.second + (1.0 - beta2) * grad * grad;
+        let first = beta1 * self.exp_avg + (1.0 - beta1) * grad;
+        let second = beta2 * self.exp_avg_sq + (1.0 - beta2) * grad * grad;
         let root = second.sqrt() / (1.0 - beta2.powf(t)).sqrt();
         let decayed = self.param * (1.0 - lr * weight_decay);
         let param = decayed - lr / (1.0 - beta1.powf(t)) * first / (root + eps);
-        Self { param, first, second }
+        Self { param, exp_avg: first, exp_avg_sq: second }
     }
 }
 

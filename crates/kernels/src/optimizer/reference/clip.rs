@@ -2,7 +2,7 @@
 
 /// The global norm of a list of gradients and the factor that clips them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClipScale {
+pub struct ClipFactor {
     /// `sqrt(Σ g²)` over every element of every tensor.
     pub norm: f64,
     /// `min(1, max_norm / norm)`, and 0 when the norm is not finite.
@@ -10,14 +10,14 @@ pub struct ClipScale {
 }
 
 /// Norm and factor of a list of gradients.
-pub fn clip_scale(gradients: &[&[f64]], max_norm: f64) -> ClipScale {
+pub fn clip_factor(gradients: &[&[f64]], max_norm: f64) -> ClipFactor {
     let norm = gradients.iter().flat_map(|tensor| tensor.iter()).map(|g| g * g).sum::<f64>().sqrt();
     let scale = match norm {
         _ if !norm.is_finite() => 0.0,
         _ if norm > max_norm => max_norm / norm,
         _ => 1.0,
     };
-    ClipScale { norm, scale }
+    ClipFactor { norm, scale }
 }
 
 /// `g · scale`, and 0 for every element, NaN included, when `scale` is 0.

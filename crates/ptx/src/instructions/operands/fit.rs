@@ -1,6 +1,6 @@
 //! Checks whether values fit an operand type.
 
-use crate::ast::{Immediate, Special, Type, TypeKind};
+use crate::ast::{Immediate, SpecialRegister, Type, TypeKind};
 
 /// The type of a register that holds elements of a type. Packed 32-bit types, and types without
 /// registers of their own, are untyped.
@@ -12,13 +12,13 @@ pub(super) fn untyped(ty: Type) -> Type {
 }
 
 /// Whether `mov` reads a special register as a value of type `ty`.
-pub(super) fn reads(special: Special, ty: Type) -> bool {
-    let narrow = special.is_extent() || special == Special::GridId;
+pub(super) fn reads(special: SpecialRegister, ty: Type) -> bool {
+    let narrow = special.is_extent() || special == SpecialRegister::GridId;
     let size = special.ty().size();
     !ty.is_float()
         && (size == ty.size()
             || narrow && ty.size() == 2 && ty != Type::B16
-            || special == Special::GridId && ty.size() == 4)
+            || special == SpecialRegister::GridId && ty.size() == 4)
 }
 
 /// Whether a register may hold an operand of type `ty`: the sizes are equal, or the register is

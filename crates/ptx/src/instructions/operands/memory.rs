@@ -1,7 +1,7 @@
 //! Memory operands: addresses, symbols and the registers of loads and stores.
 
 use super::Checker;
-use crate::ast::{Address, AddressBase, Modifier, Opcode, Operand, Space, Symbol, Type};
+use crate::ast::{Address, AddressBase, Modifier, Opcode, Operand, StateSpace, Symbol, Type};
 use crate::instructions::form::Ty;
 
 impl Checker<'_> {
@@ -55,7 +55,11 @@ impl Checker<'_> {
         self.symbol_in(symbol, self.instruction.space())
     }
 
-    pub(super) fn symbol_in(&self, symbol: Symbol, wanted: Option<Space>) -> Result<(), String> {
+    pub(super) fn symbol_in(
+        &self,
+        symbol: Symbol,
+        wanted: Option<StateSpace>,
+    ) -> Result<(), String> {
         match ((self.names.space)(symbol), wanted) {
             (None, _) => Err("a variable or a parameter".to_owned()),
             (Some(found), Some(wanted)) if found != wanted => {
@@ -65,7 +69,11 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn memory(&self, operand: &Operand, space: Option<Space>) -> Result<(), String> {
+    pub(super) fn memory(
+        &self,
+        operand: &Operand,
+        space: Option<StateSpace>,
+    ) -> Result<(), String> {
         let Operand::Address(Address { base, offset }) = operand else {
             return Err("an [address]".to_owned());
         };
@@ -79,16 +87,16 @@ impl Checker<'_> {
             AddressBase::Symbol(symbol) => {
                 let found = (self.names.space)(*symbol);
                 let generic = self.instruction.opcode != Opcode::Prefetchu
-                    && !matches!(found, Some(Space::Param | Space::Const));
+                    && !matches!(found, Some(StateSpace::Param | StateSpace::Const));
                 if space.is_none() && found.is_some() && !generic {
                     return Err("a name that a generic address can have".to_owned());
                 }
                 self.symbol_in(*symbol, space)
             }
-            AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
+            AddressBase::Absolute if space == Some(StateSpace::Local) => Ok(()),
             AddressBase::Absolute => Err("a register or a name as base".to_owned()),
             AddressBase::Register(register) => {
-                let near = !matches!(space, None | Some(Space::Global));
+                let near = !matches!(space, None | Some(StateSpace::Global));
                 let narrow = near && self.typed(*register, Type::U32, false).is_ok();
                 if narrow { Ok(()) } else { self.typed(*register, Type::U64, false) }
             }

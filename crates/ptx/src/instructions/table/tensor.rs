@@ -1,7 +1,7 @@
 //! Asynchronous copies, matrix loads and stores, and tensor cores.
 
 use super::prelude::*;
-use crate::ast::{Modifier as M, Space};
+use crate::ast::{Modifier as M, StateSpace};
 use crate::instructions::form::ModifierChoice;
 
 const ASYNC: ModifierChoice = one(&[M::Async]);
@@ -20,11 +20,11 @@ const RANK: ModifierChoice = one(&[M::Dim2, M::Dim1, M::Dim3, M::Dim4, M::Dim5])
 const TILE: ModifierChoice = maybe(&[M::Tile]);
 const REDUCTION: ModifierChoice = one(&[M::Add, M::Min, M::Max]);
 const BOX: Shape = Shape::TensorCoordinates;
-const MBARRIER: Shape = Shape::MemoryIn(Space::Shared);
+const MBARRIER: Shape = Shape::MemoryIn(StateSpace::Shared);
 /// The mask of destination blocks of a multicast.
 const BLOCKS: Shape = Shape::Source(Ty::Is(Type::U16));
-const TO: Shape = Shape::MemoryIn(Space::Shared);
-const FROM: Shape = Shape::MemoryIn(Space::Global);
+const TO: Shape = Shape::MemoryIn(StateSpace::Shared);
+const FROM: Shape = Shape::MemoryIn(StateSpace::Global);
 const SIZE: Shape = Shape::OneOf(&[4, 8, 16]);
 const SIZE_16: Shape = Shape::OneOf(&[16]);
 const IGNORE: Shape = Shape::PredicateRegister;

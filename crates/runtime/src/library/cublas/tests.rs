@@ -19,7 +19,7 @@ fn columns_product(with: &GemmArguments, first: &[i64], second: &[i64], out: &mu
 
 #[test]
 fn row_major_products_become_column_major_ones() {
-    let shape = MatrixShape { rows: 3, columns: 4, inner: 5 };
+    let shape = MatrixShape { m: 3, n: 4, k: 5 };
     for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
         let problem =
             GemmProblem { shape, transpose_a, transpose_b, alpha: 1.0, accumulate: false };

@@ -48,7 +48,7 @@ impl Collective {
     pub(crate) fn bytes(&self, ranks: Ranks, element_bytes: usize) -> usize {
         let blocks = match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::Broadcast { .. } => 1,
-            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => ranks.count,
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => ranks.world_size,
         };
         self.count * blocks * element_bytes
     }

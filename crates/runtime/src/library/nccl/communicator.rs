@@ -139,7 +139,7 @@ impl Communicator {
         self.inner.context.same(buffer.context(), "the buffer")?;
         self.require_not_aborted()?;
         let Inner { table, comm, ranks, .. } = &*self.inner;
-        let (len, found) = (buffer.len(), ranks.count * (buffer.len() / ranks.count));
+        let (len, found) = (buffer.len(), ranks.world_size * (buffer.len() / ranks.world_size));
         if len != found {
             let what = "a collective of equal blocks";
             return Err(Error::LengthMismatch { what, expected: len, found });
@@ -256,7 +256,7 @@ fn last_error(table: &NcclTable, comm: ncclComm_t) -> String {
 
 impl fmt::Debug for Communicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ranks { rank, count } = self.ranks();
+        let Ranks { rank, world_size: count } = self.ranks();
         write!(f, "Communicator(rank {rank} of {count} in {:?})", self.inner.context)
     }
 }
@@ -283,10 +283,10 @@ impl Drop for Inner {
 
 /// Returns the rank and the number of ranks for NCCL.
 fn numbers(ranks: Ranks) -> Result<(i32, i32)> {
-    match (i32::try_from(ranks.rank), i32::try_from(ranks.count)) {
+    match (i32::try_from(ranks.rank), i32::try_from(ranks.world_size)) {
         (Ok(rank), Ok(count)) if ranks.is_valid() => Ok((rank, count)),
         _ => {
-            let text = format!("there is no rank {} among {}", ranks.rank, ranks.count);
+            let text = format!("there is no rank {} among {}", ranks.rank, ranks.world_size);
             Err(failure("ncclCommInitRank", ncclResult_t::ncclInvalidArgument, &text))
         }
     }

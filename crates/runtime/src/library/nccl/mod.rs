@@ -28,7 +28,7 @@ pub struct Ranks {
     /// The rank of this device, counted from 0.
     pub rank: usize,
     /// The number of devices, at least 1.
-    pub count: usize,
+    pub world_size: usize,
 }
 
 impl Default for Ranks {
@@ -40,11 +40,11 @@ impl Default for Ranks {
 
 impl Ranks {
     /// One device.
-    pub const ONE: Self = Self { rank: 0, count: 1 };
+    pub const ONE: Self = Self { rank: 0, world_size: 1 };
 
     /// Whether the rank is less than the number of ranks.
     pub fn is_valid(self) -> bool {
-        self.rank < self.count
+        self.rank < self.world_size
     }
 
     /// Returns the block of this rank among `len` elements. The number of ranks must divide `len`.
@@ -52,8 +52,8 @@ impl Ranks {
     /// # Panics
     /// If there is no such rank.
     pub fn block(self, len: usize) -> std::ops::Range<usize> {
-        assert!(self.is_valid(), "there is no rank {} among {}", self.rank, self.count);
-        let block = len / self.count;
+        assert!(self.is_valid(), "there is no rank {} among {}", self.rank, self.world_size);
+        let block = len / self.world_size;
         self.rank * block..(self.rank + 1) * block
     }
 }

@@ -57,7 +57,7 @@ impl Window {
         else {
             return Ok(None);
         };
-        let (free, total) = communicator.context().memory()?;
+        let (free, total) = communicator.context().mem_get_info()?;
         if bytes > free {
             return Err(Error::OutOfMemory { requested: bytes, free, total });
         }

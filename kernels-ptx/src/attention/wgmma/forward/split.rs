@@ -1,4 +1,4 @@
-//! The forward pass of split operands. A tile has 64 keys, so that two stages with both parts of
+//! The forward pass of split operands. A tile has 64 keys, so that two stages with both terms of
 //! keys and values fit in shared memory. Each warpgroup ends at the tile of its own diagonal.
 
 use retrograph_kernel_abi::attention::WGMMA_ROWS;

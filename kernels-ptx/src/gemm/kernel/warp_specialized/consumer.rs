@@ -111,8 +111,8 @@ impl WarpSpecializedKernel {
         let multiply = |products| {
             k.range(0, params.k, wgmma::TILE_K, |_| {
                 let stage = pipeline.wait_full(state);
-                let parts = self.split_operands(stage);
-                wgmma_split_f16::start(k, (self.tiles(), products), parts, (offset, &sum));
+                let terms = self.split_operands(stage);
+                wgmma_split_f16::start(k, (self.tiles(), products), terms, (offset, &sum));
                 k.wgmma_wait_group(0);
                 k.when(leader, || pipeline.release(stage.index));
                 for (acc, sum) in acc.as_flattened().iter().zip(sum.as_flattened()) {

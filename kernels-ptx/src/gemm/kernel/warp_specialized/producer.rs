@@ -11,7 +11,7 @@ use crate::primitives::tma_pipeline::{
     BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_tile,
 };
 
-/// The maps of a and b, the map of up, and, for split operands, whether b has a lo part.
+/// The maps of a and b, the map of up, and, for split operands, whether b has a lo term.
 type Sources<'k> = ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>, Option<Pred<'k>>);
 
 impl WarpSpecializedKernel {
@@ -26,7 +26,7 @@ impl WarpSpecializedKernel {
         let b_has_lo = params.split.map(|split| split.b_has_lo);
         let bytes = self.copied_bytes(k, b_has_lo);
         // With split-K, the contraction of a plane of split operands starts here.
-        let first_k = (self.parts() > 1).then(|| k.ctaid_z() * params.k);
+        let first_k = (self.terms() > 1).then(|| k.ctaid_z() * params.k);
         self.for_each_tile(k, params, |tile| {
             let maps = tile.product.maps.expect("operands have maps");
             let first = ([maps.a, maps.b], params.k);
@@ -67,7 +67,7 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// Copies a stage of a and b. With `up_map`, the second half of b comes from there. The lo part
+    /// Copies a stage of a and b. With `up_map`, the second half of b comes from there. The lo term
     /// of b is copied only if there is one.
     fn fill_stage<'k>(
         self,
@@ -82,10 +82,10 @@ impl WarpSpecializedKernel {
                     to: Shared<'k, u32>,
                     (map, blocks),
                     start: Value<'k, u32>| {
-            for part in 0..self.parts() {
-                let to = to.offset(i64::from(part * self.tiles()[operand].smem.words()));
-                // Planes are the products of a batch, or the parts of a split operand.
-                let plane = if self.parts() == 1 { k.ctaid_z() } else { k.constant(part) };
+            for term in 0..self.terms() {
+                let to = to.offset(i64::from(term * self.tiles()[operand].smem.words()));
+                // Planes are the products of a batch, or the terms of a split operand.
+                let plane = if self.terms() == 1 { k.ctaid_z() } else { k.constant(term) };
                 let source = (map, plane, blocks);
                 let copy = || {
                     copy_tile((tile.smem, to), source, full, |[x, y]| match tile.major {
@@ -94,7 +94,7 @@ impl WarpSpecializedKernel {
                     });
                 };
                 match b_has_lo {
-                    Some(b_has_lo) if (operand, part) == (1, 1) => k.when(b_has_lo, copy),
+                    Some(b_has_lo) if (operand, term) == (1, 1) => k.when(b_has_lo, copy),
                     _ => copy(),
                 }
             }

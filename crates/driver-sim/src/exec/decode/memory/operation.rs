@@ -1,6 +1,6 @@
 //! The operation of a load or store: of words in global or shared memory, or of any values.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::StateSpace;
 
 use crate::exec::decode::{VirtualRegister, Width};
 use crate::exec::operation::Memory;
@@ -16,14 +16,14 @@ pub(super) fn word_load(
         return None;
     }
     Some(match (access.space?, values) {
-        (Space::Global, &[d]) => Memory::LoadGlobal1 { d, address, access: index },
-        (Space::Global, &[d0, d1]) => Memory::LoadGlobal2 { d0, d1, address, access: index },
-        (Space::Global, &[d0, d1, d2, d3]) => {
+        (StateSpace::Global, &[d]) => Memory::LoadGlobal1 { d, address, access: index },
+        (StateSpace::Global, &[d0, d1]) => Memory::LoadGlobal2 { d0, d1, address, access: index },
+        (StateSpace::Global, &[d0, d1, d2, d3]) => {
             Memory::LoadGlobal4 { d0, d1, d2, d3, address, access: index }
         }
-        (Space::Shared, &[d]) => Memory::LoadShared1 { d, address, access: index },
-        (Space::Shared, &[d0, d1]) => Memory::LoadShared2 { d0, d1, address, access: index },
-        (Space::Shared, &[d0, d1, d2, d3]) => {
+        (StateSpace::Shared, &[d]) => Memory::LoadShared1 { d, address, access: index },
+        (StateSpace::Shared, &[d0, d1]) => Memory::LoadShared2 { d0, d1, address, access: index },
+        (StateSpace::Shared, &[d0, d1, d2, d3]) => {
             Memory::LoadShared4 { d0, d1, d2, d3, address, access: index }
         }
         _ => return None,
@@ -40,14 +40,14 @@ pub(super) fn word_store(
         return None;
     }
     Some(match (access.space?, values) {
-        (Space::Global, &[a]) => Memory::StoreGlobal1 { address, a, access: index },
-        (Space::Global, &[a0, a1]) => Memory::StoreGlobal2 { address, a0, a1, access: index },
-        (Space::Global, &[a0, a1, a2, a3]) => {
+        (StateSpace::Global, &[a]) => Memory::StoreGlobal1 { address, a, access: index },
+        (StateSpace::Global, &[a0, a1]) => Memory::StoreGlobal2 { address, a0, a1, access: index },
+        (StateSpace::Global, &[a0, a1, a2, a3]) => {
             Memory::StoreGlobal4 { address, a0, a1, a2, a3, access: index }
         }
-        (Space::Shared, &[a]) => Memory::StoreShared1 { address, a, access: index },
-        (Space::Shared, &[a0, a1]) => Memory::StoreShared2 { address, a0, a1, access: index },
-        (Space::Shared, &[a0, a1, a2, a3]) => {
+        (StateSpace::Shared, &[a]) => Memory::StoreShared1 { address, a, access: index },
+        (StateSpace::Shared, &[a0, a1]) => Memory::StoreShared2 { address, a0, a1, access: index },
+        (StateSpace::Shared, &[a0, a1, a2, a3]) => {
             Memory::StoreShared4 { address, a0, a1, a2, a3, access: index }
         }
         _ => return None,

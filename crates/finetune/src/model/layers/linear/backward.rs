@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{ColumnSum, DgradFactors, DgradSum, GemmShape, SplitMatrix};
+use retrograph_kernels::ops::{ColumnSum, DgradOperands, DgradSum, GemmShape, SplitMatrix};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
@@ -19,9 +19,9 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
     pub(in crate::model::layers) grad_out: Activation,
-    /// `grad_out` in parts of f16, if the launch that computed it has split it with the scales of
-    /// the weight as factors.
-    pub(in crate::model::layers) grad_parts: Option<SplitMatrix<BufferId>>,
+    /// `grad_out` in terms of f16, if the launch that computed it has split it with the scales of
+    /// the weight as column scales.
+    pub(in crate::model::layers) grad_terms: Option<SplitMatrix<BufferId>>,
     /// The dtype of the gradient of the input. A product that cannot write bf16 writes f32.
     pub(in crate::model::layers) dtype: DType,
 }
@@ -36,9 +36,9 @@ pub(in crate::model::layers) fn backward(
     calls: &[Backward<'_>],
 ) -> Result<Vec<Activation>> {
     let calls =
-        calls.iter().map(|call| call.before_factors(builder)).collect::<Result<Vec<_>>>()?;
+        calls.iter().map(|call| call.before_dora_scales(builder)).collect::<Result<Vec<_>>>()?;
     let (mut grads, mut updates) = (Vec::with_capacity(calls.len()), Vec::new());
-    let (mut joined, mut factors) = (Vec::new(), Vec::new());
+    let (mut joined, mut operands) = (Vec::new(), Vec::new());
     for call in &calls {
         let Backward { layer, scope, grad_out, .. } = *call;
         builder.enter(scope);
@@ -46,9 +46,9 @@ pub(in crate::model::layers) fn backward(
             Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
             None => None,
         };
-        match call.factors(builder, (grad_t, factors.len()))? {
+        match call.operands(builder, (grad_t, operands.len()))? {
             Some(of_layer) => {
-                factors.extend(of_layer);
+                operands.extend(of_layer);
                 joined.push(call);
                 updates.extend(call.update(grad_t, None));
             }
@@ -59,7 +59,7 @@ pub(in crate::model::layers) fn backward(
             }
         }
     }
-    if let (Some(call), Some((first, added))) = (joined.first(), factors.split_first()) {
+    if let (Some(call), Some((first, added))) = (joined.first(), operands.split_first()) {
         builder.enter(call.scope);
         let grad_input = call.declare_grad_input(builder);
         let products = &call.layer.products;
@@ -81,7 +81,7 @@ pub(in crate::model::layers) fn backward_through_swiglu(
     call: Backward<'_>,
     inputs: [Slice<bf16>; 2],
 ) -> Result<[Activation; 2]> {
-    let call = call.before_factors(builder)?;
+    let call = call.before_dora_scales(builder)?;
     let Backward { layer, scope, grad_out, .. } = call;
     builder.enter(scope);
     let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?)));
@@ -102,14 +102,14 @@ pub(in crate::model::layers) fn backward_through_swiglu(
 }
 
 impl<'a> Backward<'a> {
-    /// Returns the call for the output before the DoRA factors, if there are any, and appends the
+    /// Returns the call for the output before the DoRA scales, if there are any, and appends the
     /// gradient of the magnitudes.
-    fn before_factors(&self, builder: &mut Builder) -> Result<Self> {
+    fn before_dora_scales(&self, builder: &mut Builder) -> Result<Self> {
         let Self { layer: Linear { dora, products, grad_dtypes, .. }, saved, .. } = *self;
         let Some((dora, z)) = dora.zip(saved.unscaled) else { return Ok(*self) };
         builder.enter(self.scope);
         let grad_out = dora.backward(builder, (products, *grad_dtypes), [z, self.grad_out])?;
-        Ok(Self { grad_out, grad_parts: None, ..*self })
+        Ok(Self { grad_out, grad_terms: None, ..*self })
     }
 
     /// The backward pass of the LoRA update, if there is one.
@@ -125,32 +125,32 @@ impl<'a> Backward<'a> {
 
     /// The products whose sum is the gradient of the input, including the LoRA update, if one
     /// launch can compute it through this layer and through others, which have `others` products.
-    fn factors(
+    fn operands(
         &self,
         builder: &mut Builder,
         (grad_t, others): (Option<Slice<bf16>>, usize),
-    ) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
+    ) -> Result<Option<Vec<DgradOperands<BufferId>>>> {
         let Linear { products, lora, .. } = self.layer;
         let update = match (lora, grad_t) {
             (None, _) if products.joinable() => None,
             (Some(lora), Some(grad_out)) if products.joins() => {
                 let Some(matrices) = lora.fused() else { return Ok(None) };
-                Some(DgradFactors { grad_out, w: matrices.a, outputs: lora.rank })
+                Some(DgradOperands { grad_out, w: matrices.a, outputs: lora.rank })
             }
             _ => return Ok(None),
         };
         if others + usize::from(update.is_some()) > DgradSum::MAX_ADDED {
             return Ok(None);
         }
-        let main = self.main_factors(builder)?;
+        let main = self.main_operands(builder)?;
         Ok(Some(std::iter::once(main).chain(update).collect()))
     }
 
     /// The product with the weight.
-    fn main_factors(&self, builder: &mut Builder) -> Result<DgradFactors<BufferId>> {
+    fn main_operands(&self, builder: &mut Builder) -> Result<DgradOperands<BufferId>> {
         let products = &self.layer.products;
         let (w, outputs) = (products.bf16_weight(builder)?, products.shape.outputs);
-        Ok(DgradFactors { grad_out: self.grad_out.bf16()?, w, outputs })
+        Ok(DgradOperands { grad_out: self.grad_out.bf16()?, w, outputs })
     }
 
     fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
@@ -166,11 +166,11 @@ impl<'a> Backward<'a> {
         let to = grad_input.narrowest();
         match grad_t.zip(lora.as_ref()).and_then(|(dt, lora)| Some((dt, lora, lora.fused()?))) {
             Some((grad_t, lora, matrices)) => {
-                let first = self.main_factors(builder)?;
-                let update = DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
+                let first = self.main_operands(builder)?;
+                let update = DgradOperands { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
                 products.dgrad_sum(builder, (first, &[update]), to)?;
             }
-            None => products.dgrad(builder, (grad_out, self.grad_parts), to)?,
+            None => products.dgrad(builder, (grad_out, self.grad_terms), to)?,
         }
         Ok(grad_input)
     }

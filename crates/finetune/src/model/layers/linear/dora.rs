@@ -41,9 +41,9 @@ impl Dora {
         products: &Products,
         [z, y]: [Activation; 2],
     ) -> Result<()> {
-        let RowNorms { factors, .. } = self.norms(builder, products)?;
+        let RowNorms { mag_norm_scales, .. } = self.norms(builder, products)?;
         let (x, y, shape) = (z.narrowest(), y.written(), scale_shape(products.shape));
-        builder.launch(DoraScale { x, factors, bias: self.bias, y, shape }.launch())
+        builder.launch(DoraScale { x, mag_norm_scales, bias: self.bias, y, shape }.launch())
     }
 
     /// Appends the gradient of the magnitudes, and returns the gradient of z in `dtypes`.
@@ -53,15 +53,23 @@ impl Dora {
         (products, dtypes): (&Products, Dtypes),
         [z, grad_out]: [Activation; 2],
     ) -> Result<Activation> {
-        let RowNorms { norms, factors } = self.norms(builder, products)?;
+        let RowNorms { norms, mag_norm_scales } = self.norms(builder, products)?;
         let (x, shape) = (z.narrowest(), scale_shape(products.shape));
         let grad_z = Activation::transient(builder, ("grad_unscaled", x.len()), dtypes);
         let (rows, columns) = (shape.runs(), shape.columns);
-        let grad_magnitudes = builder.transient("grad_magnitude_parts", rows * columns);
+        let grad_magnitudes = builder.transient("grad_magnitude_partials", rows * columns);
         let (grad_out, grad_input) = (grad_out.narrowest(), grad_z.written());
         builder.launch(
-            DoraScaleBackward { grad_out, x, factors, norms, grad_input, grad_magnitudes, shape }
-                .launch(),
+            DoraScaleBackward {
+                grad_out,
+                x,
+                mag_norm_scales,
+                norms,
+                grad_input,
+                grad_magnitudes,
+                shape,
+            }
+            .launch(),
         )?;
         if let Some(out) = self.magnitudes.grad {
             let (x, accumulate) = (grad_magnitudes, builder.accumulates());
@@ -83,14 +91,15 @@ impl Dora {
         };
         let row_norms = builder.dora_norms.kept(magnitudes).unwrap_or_else(|| {
             let names = ["row_norms", "output_factors"];
-            let [norms, factors] = names.map(|name| builder.transient(name, magnitudes.len()));
-            RowNorms { norms, factors }
+            let [norms, mag_norm_scales] =
+                names.map(|name| builder.transient(name, magnitudes.len()));
+            RowNorms { norms, mag_norm_scales }
         });
         builder.dora_norms.insert(magnitudes, row_norms);
-        let RowNorms { norms, factors } = row_norms;
+        let RowNorms { norms, mag_norm_scales } = row_norms;
         let (a, b, rank, scale) = (lora.a.value, lora.b.value, lora.rank, lora.scale);
         let inputs = products.shape.inputs;
-        let launch = DoraNorms { w, a, b, magnitudes, norms, factors, inputs, rank, scale };
+        let launch = DoraNorms { w, a, b, magnitudes, norms, mag_norm_scales, inputs, rank, scale };
         builder.launch(launch.launch())?;
         Ok(row_norms)
     }

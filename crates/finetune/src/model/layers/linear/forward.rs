@@ -59,7 +59,7 @@ impl Forwarded {
 pub(in crate::model::layers) struct Saved {
     pub(super) x: Activation,
     pub(super) lora: Option<lora::Saved>,
-    /// The output before the factors of DoRA.
+    /// The output before the scales of DoRA.
     pub(super) unscaled: Option<Activation>,
 }
 
@@ -85,10 +85,10 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
-        let (mut updates, mut parts) = (Vec::with_capacity(N), input.parts);
+        let (mut updates, mut terms) = (Vec::with_capacity(N), input.terms);
         for ((call, y), down) in calls.iter().zip(results).zip(downs) {
             builder.enter(call.scope);
-            updates.push(call.project_and_update(builder, (input.x, &mut parts, down), y)?);
+            updates.push(call.project_and_update(builder, (input.x, &mut terms, down), y)?);
         }
         updates
     };
@@ -183,7 +183,7 @@ impl Forward<'_> {
         }
     }
 
-    /// Declares the output before the factors of DoRA, in the dtype of `y`.
+    /// Declares the output before the scales of DoRA, in the dtype of `y`.
     fn unscaled(&self, builder: &mut Builder, y: Activation) -> Option<Activation> {
         self.layer.dora?;
         builder.enter(self.scope);
@@ -203,11 +203,11 @@ impl Forward<'_> {
         self.layer.is_one_row() && self.layer.bias.is_none() && self.layer.dora.is_none()
     }
 
-    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `parts` is x in f16 parts, if it is split.
+    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `terms` is x in f16 terms, if it is split.
     fn project_and_update(
         &self,
         builder: &mut Builder,
-        (x, parts, down): (Activation, &mut Option<SplitMatrix<BufferId>>, Option<Down>),
+        (x, terms, down): (Activation, &mut Option<SplitMatrix<BufferId>>, Option<Down>),
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
@@ -216,7 +216,7 @@ impl Forward<'_> {
             products.fprop_sum(builder, (x, w), (second, y.narrowest()))?;
             return Ok(Some(saved));
         }
-        let x = products.input(builder, x, parts)?;
+        let x = products.input(builder, x, terms)?;
         products.fprop(builder, x, y.narrowest())?;
         match lora.as_ref().zip(down) {
             Some((lora, down)) => lora::up(builder, lora, (down, y.f32()?)).map(Some),

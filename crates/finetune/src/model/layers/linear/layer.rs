@@ -64,7 +64,7 @@ impl Linear {
             let (w, bias) = (weight.value, added);
             Dora { magnitudes, lora, w, bias }
         });
-        // DoRA adds the bias after the factors.
+        // DoRA adds the bias after the scales.
         let operands = (weight, added.filter(|_| dora.is_none()));
         let products = Products::new(operands, shape, (config, siblings));
         let fused = lora.is_some_and(|lora| lora.fused().is_some());
@@ -147,14 +147,14 @@ impl Linear {
         self.products.shape.rows == 1
     }
 
-    /// Describes the layer of one row, without the factors and the bias of DoRA.
+    /// Describes the layer of one row, without the scales and the bias of DoRA.
     pub(in crate::model::layers) fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
         let bias = self.bias.filter(|_| self.dora.is_none()).map(|bias| bias.value);
         GemvCall { weight: self.weight.value, lora: self.lora.as_ref(), bias, y }
     }
 
-    /// Whether outputs have the factors of DoRA.
-    pub(in crate::model::layers) fn has_factors(&self) -> bool {
+    /// Whether outputs have the scales of DoRA.
+    pub(in crate::model::layers) fn has_dora_scales(&self) -> bool {
         self.dora.is_some()
     }
 

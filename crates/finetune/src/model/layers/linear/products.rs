@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use retrograph_kernels::ops::{
-    DType, Dequantize, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
+    DType, Dequantize, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
     GemmConfig, GemmShape, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop,
     TensorView, Wgrad, WgradSquares,
 };
@@ -18,8 +18,8 @@ use crate::model::converted::Converted;
 use crate::model::gradient::Gradient;
 use crate::model::passes::MIN_DECODED_ROWS;
 
-/// Parts of a split matrix.
-const PARTS: usize = SplitMatrix::<BufferId>::PARTS;
+/// Terms of a split matrix.
+const TERMS: usize = SplitMatrix::<BufferId>::MAX_TERMS;
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +132,9 @@ impl Products {
                 }),
             (TensorView::F32(_), DType::F16) => {
                 builder.converted((self.w, [rows, columns]), |pass, name| {
-                    let parts = pass.transient(format!("{name}/parts"), PARTS * len);
+                    let terms = pass.transient(format!("{name}/terms"), TERMS * len);
                     let scales = pass.transient(format!("{name}/scales"), rows);
-                    TensorView::Split(SplitMatrix { parts, count: PARTS, scales })
+                    TensorView::Split(SplitMatrix { terms, term_count: TERMS, scales })
                 })
             }
             (w, _) => Converted::Found(w),
@@ -146,7 +146,7 @@ impl Products {
         builder.launch(match (self.w, view) {
             (TensorView::Nf4(w), TensorView::Bf16(out)) => Dequantize { w, out }.launch(),
             (TensorView::F32(x), TensorView::Split(out)) => {
-                Split { x, factors: None, out, rows, columns }.launch()
+                Split { x, column_scales: None, out, rows, columns }.launch()
             }
             (w, _) => Err(missing(w.dtype())),
         })?;
@@ -154,22 +154,22 @@ impl Products {
     }
 
     /// Returns an input of the layer in the form that its product reads. `split` is the input in
-    /// parts, if another layer has already split it.
+    /// terms, if another layer has already split it.
     pub(super) fn input(
         &self,
         builder: &mut Builder,
         x: Activation,
-        parts: &mut Option<SplitMatrix<BufferId>>,
+        terms: &mut Option<SplitMatrix<BufferId>>,
     ) -> Result<TensorView<BufferId>> {
         if !self.is_split() {
             return self.operand(x);
         }
         let GemmShape { rows, inputs, .. } = self.shape;
-        let found = match *parts {
+        let found = match *terms {
             Some(found) => found,
             None => split(builder, ("in", x.f32()?), [rows, inputs], None)?,
         };
-        *parts = Some(found);
+        *terms = Some(found);
         Ok(found.into())
     }
 
@@ -195,7 +195,7 @@ impl Products {
         }
     }
 
-    /// Whether products read both operands as f16 parts.
+    /// Whether products read both operands as f16 terms.
     pub(super) fn is_split(&self) -> bool {
         self.weights == DType::F16
     }
@@ -302,7 +302,7 @@ impl Products {
     pub(super) fn dgrad_sum(
         &self,
         builder: &mut Builder,
-        products: (DgradFactors<BufferId>, &[DgradFactors<BufferId>]),
+        products: (DgradOperands<BufferId>, &[DgradOperands<BufferId>]),
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let GemmShape { rows, inputs, .. } = self.shape;
@@ -334,18 +334,18 @@ impl Products {
         self.launch(builder, product.launch_in(compute))
     }
 
-    /// Appends `dx = dy·W`. `parts` is dy in parts, split with the scales of W as factors, if it
-    /// was split before.
+    /// Appends `dx = dy·W`. `terms` is dy in terms, split with the scales of W as column scales, if
+    /// it was split before.
     pub(super) fn dgrad(
         &self,
         builder: &mut Builder,
-        (grad_out, parts): (Activation, Option<SplitMatrix<BufferId>>),
+        (grad_out, terms): (Activation, Option<SplitMatrix<BufferId>>),
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { shape, compute, backward_splits: splits, .. } = *self;
         let w = self.weight(builder)?;
-        let grad_out = match (w, parts) {
-            (TensorView::Split(_), Some(parts)) => parts.into(),
+        let grad_out = match (w, terms) {
+            (TensorView::Split(_), Some(terms)) => terms.into(),
             (TensorView::Split(w), None) => {
                 let sizes = [shape.rows, shape.outputs];
                 split(builder, ("grad_out", grad_out.f32()?), sizes, Some(w.scales))?.into()
@@ -353,7 +353,7 @@ impl Products {
             _ => self.operand(grad_out)?,
         };
         if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
-            let partials = builder.transient("grad_input_parts", splits * out.len());
+            let partials = builder.transient("grad_input_partials", splits * out.len());
             let split = DgradSplitK { grad_out, w, partials, shape, splits };
             self.launch(builder, split.launch_in(compute))?;
             return builder.launch(SplitKSum { partials, out, splits }.launch());
@@ -396,15 +396,15 @@ impl Products {
     }
 }
 
-/// Declares a matrix in two parts with these rows and columns, which the next launch writes.
-pub(super) fn declare_parts(
+/// Declares a matrix in two terms with these rows and columns, which the next launch writes.
+pub(super) fn declare_terms(
     builder: &mut Builder,
     name: &str,
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<BufferId> {
-    let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * rows * columns);
+    let terms = builder.transient_of::<f16>(&format!("{name}_terms"), TERMS * rows * columns);
     let scales = builder.transient(&format!("{name}_scales"), rows);
-    SplitMatrix { parts, count: PARTS, scales }
+    SplitMatrix { terms, term_count: TERMS, scales }
 }
 
 /// Splits the rows of a matrix.
@@ -412,9 +412,9 @@ pub(in crate::model::layers) fn split(
     builder: &mut Builder,
     (name, x): (&str, Slice<f32>),
     [rows, columns]: [usize; 2],
-    factors: Option<Slice<f32>>,
+    column_scales: Option<Slice<f32>>,
 ) -> Result<SplitMatrix<BufferId>> {
-    let out = declare_parts(builder, name, [rows, columns]);
-    builder.launch(Split { x, factors, out, rows, columns }.launch())?;
+    let out = declare_terms(builder, name, [rows, columns]);
+    builder.launch(Split { x, column_scales, out, rows, columns }.launch())?;
     Ok(out)
 }

@@ -1,4 +1,4 @@
-//! SwiGLU fused with the split into f16 parts that the next f32 product reads.
+//! SwiGLU fused with the split into f16 terms that the next f32 product reads.
 
 use retrograph_kernels::ops::{SplitGradient, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward};
 use retrograph_runtime::{BufferId, Slice};
@@ -6,15 +6,15 @@ use retrograph_runtime::{BufferId, Slice};
 use super::super::Builder;
 use super::super::activation::{Activation, Dtypes, Input};
 use super::layer::Linear;
-use super::products::declare_parts;
+use super::products::declare_terms;
 use crate::error::Result;
 
-/// A gradient of the output of a layer, and its parts.
+/// A gradient of the output of a layer, and its terms.
 type Gradient = (Activation, SplitMatrix<BufferId>);
 
 impl Linear {
-    /// Whether products read the input and the gradient of the output as f16 parts.
-    pub(in crate::model::layers) fn reads_parts(&self) -> bool {
+    /// Whether products read the input and the gradient of the output as f16 terms.
+    pub(in crate::model::layers) fn reads_split_f16(&self) -> bool {
         self.products.is_split()
     }
 
@@ -35,9 +35,9 @@ pub(in crate::model::layers) fn split_swiglu(
     let (rows, columns) = (layer.products.shape.rows, layer.products.shape.inputs);
     let x = Activation::transient(builder, ("out", gate.len()), Dtypes::F32);
     let out = if layer.reads_f32() { Some(x.f32()?) } else { None };
-    let split = declare_parts(builder, "out", [rows, columns]);
+    let split = declare_terms(builder, "out", [rows, columns]);
     builder.launch(SplitSwiGlu { gate, up, out, split, rows, columns }.launch())?;
-    Ok(Input { parts: Some(split), ..x.into() })
+    Ok(Input { terms: Some(split), ..x.into() })
 }
 
 /// Appends the backward pass of `silu(gate) · up`, whose gradient is `grad_out`. Returns the
@@ -65,8 +65,8 @@ fn gradient(
     layer: &Linear,
     (name, sizes): (&str, [usize; 2]),
 ) -> Result<(Activation, SplitGradient<BufferId>)> {
-    let factors = Some(layer.products.split_weight(builder)?.scales);
+    let column_scales = Some(layer.products.split_weight(builder)?.scales);
     let whole = Activation::transient(builder, (name, sizes[0] * sizes[1]), Dtypes::F32);
     let out = if layer.reads_f32() { Some(whole.f32()?) } else { None };
-    Ok((whole, SplitGradient { factors, out, split: declare_parts(builder, name, sizes) }))
+    Ok((whole, SplitGradient { column_scales, out, split: declare_terms(builder, name, sizes) }))
 }

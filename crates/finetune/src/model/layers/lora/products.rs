@@ -128,7 +128,7 @@ where
             return builder.launch(launch);
         }
         let (rows, columns) = (splits, grad_weight.len());
-        let partials = builder.transient("grad_parts", rows * columns);
+        let partials = builder.transient("grad_terms", rows * columns);
         let product = WgradSplitK { grad_out, x, partials, shape, splits };
         builder.launch(product.launch_in(compute))?;
         let sum = ColumnSum { x: partials, out: grad_weight, rows, columns, accumulate };

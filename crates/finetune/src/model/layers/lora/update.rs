@@ -19,7 +19,7 @@ pub(in crate::model::layers) struct Lora {
     pub(in crate::model::layers) dropout: Option<DropoutSite>,
     /// The shape of the layer.
     pub(in crate::model::layers) shape: GemmShape,
-    /// The type of the factors of products.
+    /// The type of the operands of products.
     pub(in crate::model::layers) compute: DType,
     pub(in crate::model::layers) method: Method,
 }

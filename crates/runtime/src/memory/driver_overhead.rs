@@ -17,7 +17,7 @@ pub const IMAGE_BYTES: usize = 83 << 10;
 
 /// Expected device bytes of the driver, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DriverShare {
+pub struct DriverOverhead {
     /// Instantiated graphs.
     pub graphs: usize,
     /// Machine code.
@@ -26,7 +26,7 @@ pub struct DriverShare {
     pub rounding: usize,
 }
 
-impl DriverShare {
+impl DriverOverhead {
     /// The sum.
     pub fn total(&self) -> usize {
         self.graphs + self.code + self.rounding
@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn large_allocations_occupy_whole_pages_and_small_ones_share_one() {
-        let unused = |bytes| DriverShare::default().with_allocation(bytes).rounding;
+        let unused = |bytes| DriverOverhead::default().with_allocation(bytes).rounding;
         assert_eq!([0, 4, 1 << 19].map(unused), [0, 0, 0]);
         assert_eq!([1 << 20, 2 << 20, (2 << 20) + 1].map(unused), [1 << 20, 0, (2 << 20) - 1]);
-        let twice = DriverShare::default().with_allocation(3 << 20).with_allocation(5 << 20);
+        let twice = DriverOverhead::default().with_allocation(3 << 20).with_allocation(5 << 20);
         assert_eq!((twice.rounding, twice.total()), (2 << 20, 2 << 20));
     }
 }

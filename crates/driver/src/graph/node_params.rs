@@ -3,23 +3,23 @@
 use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype};
 
 use super::inspect::{KernelNodeParams, NodeKind};
-use super::nodes::DeviceCopy;
+use super::nodes::MemcpyParams;
 use super::template::{Graph, Node};
 use crate::error::Result;
 
 /// The parameters of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeContents {
+pub enum NodeParams {
     /// A kernel launch.
-    Launch(KernelNodeParams),
+    Kernel(KernelNodeParams),
     /// A copy within the device.
-    Copy(DeviceCopy),
+    Memcpy(MemcpyParams),
     /// A fill of device memory.
-    Fill {
+    Memset {
         /// The address.
-        target: u64,
+        dst: u64,
         /// The four bytes that are repeated.
-        pattern: u32,
+        value: u32,
         /// Size in bytes.
         bytes: usize,
     },
@@ -30,7 +30,7 @@ pub enum NodeContents {
 /// The reason why the parameters of a node cannot be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unread {
+pub enum UnreadableParams {
     /// The driver does not report parameter sizes (before 12.4).
     #[error("the driver does not report the arguments of a launch")]
     Arguments(KernelNodeParams),
@@ -45,31 +45,28 @@ pub enum Unread {
     Kind(NodeKind),
 }
 
-/// The parameters of a node, or why they cannot be read back.
-pub type Contents = Result<NodeContents, Unread>;
-
 impl Graph {
     /// Reads back the parameters of `node`.
     ///
     /// # Errors
     /// If the node belongs to another graph, or the driver fails.
-    pub fn contents(&self, node: Node) -> Result<Contents> {
+    pub fn node_params(&self, node: Node) -> Result<Result<NodeParams, UnreadableParams>> {
         Ok(match self.kind(node)? {
             NodeKind::Kernel => {
                 let held = self.kernel_params(node)?;
                 match held.arguments {
-                    Some(_) => Ok(NodeContents::Launch(held)),
-                    None => Err(Unread::Arguments(held)),
+                    Some(_) => Ok(NodeParams::Kernel(held)),
+                    None => Err(UnreadableParams::Arguments(held)),
                 }
             }
-            NodeKind::Copy => self.copy_contents(node)?,
-            NodeKind::Fill => self.fill_contents(node)?,
-            NodeKind::Empty => Ok(NodeContents::Empty),
-            kind => Err(Unread::Kind(kind)),
+            NodeKind::Memcpy => self.memcpy_params(node)?,
+            NodeKind::Memset => self.memset_params(node)?,
+            NodeKind::Empty => Ok(NodeParams::Empty),
+            kind => Err(UnreadableParams::Kind(kind)),
         })
     }
 
-    fn copy_contents(&self, node: Node) -> Result<Contents> {
+    fn memcpy_params(&self, node: Node) -> Result<Result<NodeParams, UnreadableParams>> {
         let mut held = CUDA_MEMCPY3D::device_to_device(0, 0, 0);
         // SAFETY: the node belongs to this live graph, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphMemcpyNodeGetParams(node.raw(), &mut held)) }?;
@@ -78,16 +75,16 @@ impl Graph {
                 || kind == CUmemorytype::CU_MEMORYTYPE_UNIFIED
         };
         if !on_device(held.srcMemoryType) || !on_device(held.dstMemoryType) {
-            return Ok(Err(Unread::HostMemory));
+            return Ok(Err(UnreadableParams::HostMemory));
         }
         if held.Height > 1 || held.Depth > 1 {
-            return Ok(Err(Unread::Rows));
+            return Ok(Err(UnreadableParams::Rows));
         }
         let (target, source, bytes) = (held.dstDevice, held.srcDevice, held.WidthInBytes);
-        Ok(Ok(NodeContents::Copy(DeviceCopy { target, source, bytes })))
+        Ok(Ok(NodeParams::Memcpy(MemcpyParams { dst: target, src: source, bytes })))
     }
 
-    fn fill_contents(&self, node: Node) -> Result<Contents> {
+    fn memset_params(&self, node: Node) -> Result<Result<NodeParams, UnreadableParams>> {
         let mut held = CUDA_MEMSET_NODE_PARAMS::default();
         // SAFETY: as above.
         unsafe { call!(self.context, cuGraphMemsetNodeGetParams(node.raw(), &mut held)) }?;
@@ -98,8 +95,8 @@ impl Graph {
         };
         let (row, rows) = (held.width * held.elementSize as usize, held.height.max(1));
         if rows > 1 && held.pitch != row {
-            return Ok(Err(Unread::Rows));
+            return Ok(Err(UnreadableParams::Rows));
         }
-        Ok(Ok(NodeContents::Fill { target: held.dst, pattern, bytes: row * rows }))
+        Ok(Ok(NodeParams::Memset { dst: held.dst, value: pattern, bytes: row * rows }))
     }
 }

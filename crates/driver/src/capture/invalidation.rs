@@ -22,7 +22,7 @@ impl fmt::Display for FirstFailure {
 /// The reason why a capture can no longer return a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Loss {
+pub enum CaptureInvalidation {
     /// A driver call failed.
     Failed(FirstFailure),
     /// No call is known to have failed, but the driver reports that the stream does not capture:
@@ -33,7 +33,7 @@ pub enum Loss {
     },
 }
 
-impl Loss {
+impl CaptureInvalidation {
     /// The first driver call that failed, if any.
     pub fn first(&self) -> Option<&FirstFailure> {
         match self {
@@ -43,7 +43,7 @@ impl Loss {
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for CaptureInvalidation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(first) => first.fmt(f),
