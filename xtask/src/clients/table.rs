@@ -8,7 +8,7 @@ use super::expected::Expectations;
 use super::suite::{Outcome, Report};
 use crate::workspace::{command, output, root};
 
-const PAGE: &str = "docs/simulator.md";
+const PAGE: &str = "docs/simulator-clients.md";
 const BEGIN: &str = "<!-- clients: `cargo xtask clients` writes this part -->\n";
 const END: &str = "<!-- clients: end -->\n";
 const RESULTS: &str =
