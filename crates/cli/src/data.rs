@@ -104,22 +104,14 @@ fn describe(name: &str, data: &Data, unit: &str) {
         Data::Text(text) => return fact(name, format!("{} {unit}s of text", count(text.len()))),
         Data::Examples(examples) => (examples.tally(), examples.layout()),
     };
-    let Tally {
-        examples,
-        truncated,
-        split,
-        dropped,
-        sequences,
-        tokens,
-        loss_tokens: learned,
-        packed,
-    } = *tally;
+    let Tally { examples, truncated, split, dropped, sequences, tokens, loss_tokens, packed } =
+        *tally;
     let what = if data.has_pairs() { "pairs" } else { "examples" };
     let how = if packed { "packed" } else { "padded" };
     let fill = 100.0 * tokens as f64 / (sequences * layout.lengths.seq()) as f64;
     let (examples, sequences) = (count(examples), count(sequences));
     fact(name, format!("{examples} {what} in {sequences} sequences, {how}, {fill:.1} % full"));
-    fact("", format!("{} of {} {unit}s are learned", count(learned), count(tokens)));
+    fact("", format!("{} of {} {unit}s have loss", count(loss_tokens), count(tokens)));
     if truncated > 0 {
         let truncated = count(truncated);
         fact("", format!("{truncated} examples were truncated to a sequence"));
@@ -129,6 +121,6 @@ fn describe(name: &str, data: &Data, unit: &str) {
         fact("", format!("{split} texts longer than a sequence were split"));
     }
     if dropped > 0 {
-        fact("", format!("{} {what} without a learned token were dropped", count(dropped)));
+        fact("", format!("{} {what} without a token with loss were dropped", count(dropped)));
     }
 }

@@ -69,7 +69,8 @@ const OF_DATA: &str = "\nhint: --data or --text, --holdout, --packing and --buck
 pub(crate) fn of(error: &Error) -> String {
     let hint = match error {
         // No sequence length fits a text of one token.
-        Error::TextTooShort { tokens: 2.., .. } | Error::Data(DataError::NothingToLearn { .. }) => {
+        Error::TextTooShort { tokens: 2.., .. }
+        | Error::Data(DataError::NoTokensWithLoss { .. }) => {
             "--seq sets the tokens per sequence".to_owned()
         }
         Error::Data(DataError::Cache { .. }) => {
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn the_options_of_the_saved_run_are_named() {
         assert_eq!(
-            mismatch("model", "{hidden: 16, layers: 1, tied: true}"),
+            mismatch("model", "{hidden: 16, layers: 1, tie_word_embeddings: true}"),
             "\nhint: the run had --hidden 16, --layers 1"
         );
         assert_eq!(mismatch("seq", "8"), "\nhint: the run had --seq 8");

@@ -1,6 +1,6 @@
 //! Tokenized data: the tokens of a text, or of all examples, in memory or in a mapped file.
 //!
-//! Each 32-bit word is a token; in examples, the highest bit marks learned tokens.
+//! Each 32-bit word is a token; in examples, the highest bit marks tokens with loss.
 
 mod format;
 mod mapped;
@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use memmap2::Mmap;
 
-/// The bit that marks a learned token. All tokens are smaller.
-pub(super) const LEARNED: u32 = 1 << 31;
+/// The bit that marks a token with loss. All tokens are smaller.
+pub(super) const HAS_LOSS: u32 = 1 << 31;
 
 /// The tokens of a text, or of examples.
 #[derive(Debug)]
@@ -89,9 +89,9 @@ mod tests {
 
     fn written(path: &Path, key: &FileKey) {
         let mut writer = CorpusWriter::in_folder(path.parent().unwrap()).unwrap();
-        writer.push(&[1, 7 | LEARNED, 3]).unwrap();
+        writer.push(&[1, 7 | HAS_LOSS, 3]).unwrap();
         writer.end();
-        writer.push(&[5, 9 | LEARNED]).unwrap();
+        writer.push(&[5, 9 | HAS_LOSS]).unwrap();
         writer.end();
         writer.persist(path, key).unwrap();
     }
@@ -104,9 +104,9 @@ mod tests {
         written(&path, &[1; 32]);
         let mapped = open(&path, &[1; 32]).unwrap().unwrap();
         let mut writer = CorpusWriter::in_memory();
-        writer.push(&[1, 7 | LEARNED, 3]).unwrap();
+        writer.push(&[1, 7 | HAS_LOSS, 3]).unwrap();
         writer.end();
-        writer.push(&[5, 9 | LEARNED]).unwrap();
+        writer.push(&[5, 9 | HAS_LOSS]).unwrap();
         writer.end();
         let memory = writer.into_memory();
         assert_eq!((mapped.words(), mapped.ends()), (memory.words(), memory.ends()));

@@ -134,14 +134,14 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
-    /// No example has a learned token.
+    /// No example has a token with loss.
     #[error(
-        "none of {examples} examples{} has a learned token in its first {seq} tokens: prompts are \
-         not learned, and longer examples are truncated; use longer sequences, shorter prompts, or \
+        "none of {examples} examples{} has a token with loss in its first {seq} tokens: prompts \
+         have no loss, and longer examples are truncated; use longer sequences, shorter prompts, or \
          longer texts or completions",
         path.as_ref().map_or_else(String::new, |path| format!(" of `{}`", path.display()))
     )]
-    NothingToLearn {
+    NoTokensWithLoss {
         /// The file, if the examples are from one.
         path: Option<PathBuf>,
         /// Examples read.
@@ -149,9 +149,9 @@ pub enum DataError {
         /// Tokens of a sequence.
         seq: usize,
     },
-    /// Only assistant messages are learned, but no conversation has one.
+    /// Only assistant messages have loss, but no conversation has one.
     #[error(
-        "the {examples} conversations of `{}` have no learned token: no message has the role \
+        "the {examples} conversations of `{}` have no token with loss: no message has the role \
          `assistant`",
         path.display()
     )]
@@ -217,7 +217,7 @@ pub enum DataError {
 impl DataError {
     /// Adds the file to an error about its examples.
     pub(super) fn of_file(mut self, file: &Path) -> Self {
-        if let Self::NothingToLearn { path, .. } = &mut self {
+        if let Self::NoTokensWithLoss { path, .. } = &mut self {
             *path = Some(file.to_owned());
         }
         self

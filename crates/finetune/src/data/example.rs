@@ -1,13 +1,13 @@
-//! An example: tokens, and a mask of learned tokens.
+//! An example: tokens, and a mask of tokens with loss.
 
 use std::io;
 
-use super::corpus::{CorpusWriter, LEARNED};
+use super::corpus::{CorpusWriter, HAS_LOSS};
 use super::turns::{Piece, turns};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
-/// Tokens, and for each token whether it is learned, that is, whether its prediction counts in the
+/// Tokens, and for each token whether it has loss, that is, whether its prediction counts in the
 /// loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
@@ -16,7 +16,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// Encodes a text, with the start and end tokens of the tokenizer. All tokens are learned.
+    /// Encodes a text, with the start and end tokens of the tokenizer. All tokens have loss.
     ///
     /// # Errors
     /// The errors of [`Tokenizer::encode`].
@@ -27,19 +27,19 @@ impl Example {
         Ok(example)
     }
 
-    /// Encodes a prompt and its completion. Only the completion is learned.
+    /// Encodes a prompt and its completion. Only the completion has loss.
     ///
     /// # Errors
     /// The errors of [`Tokenizer::encode`].
     pub fn completion(prompt: &str, completion: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let mut example = Self::started(tokenizer);
-        let piece = |text: &str, learned| Piece { text: text.to_owned(), learned };
+        let piece = |text: &str, has_loss| Piece { text: text.to_owned(), has_loss };
         example.pieces(&[piece(prompt, false), piece(completion, true)], tokenizer)?;
         example.end(tokenizer);
         Ok(example)
     }
 
-    /// Encodes a conversation as `template` renders it. Assistant messages are learned, including
+    /// Encodes a conversation as `template` renders it. Assistant messages have loss, including
     /// their end tokens.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Example {
         &self.tokens
     }
 
-    /// Returns for each token whether it is learned. The first token never is, because no token
+    /// Returns for each token whether it has loss. The first token never has, because no token
     /// predicts it.
     pub fn loss_mask(&self) -> &[bool] {
         &self.loss_mask
@@ -73,8 +73,8 @@ impl Example {
 
     /// Appends the example to a corpus.
     pub(super) fn write(&self, writer: &mut CorpusWriter) -> io::Result<()> {
-        // Tokens of a tokenizer are smaller than `LEARNED`.
-        let word = |(token, learned): (&u32, &bool)| token | if *learned { LEARNED } else { 0 };
+        // Tokens of a tokenizer are smaller than `HAS_LOSS`.
+        let word = |(token, has_loss): (&u32, &bool)| token | if *has_loss { HAS_LOSS } else { 0 };
         let words: Vec<u32> = self.tokens.iter().zip(&self.loss_mask).map(word).collect();
         writer.push(&words)?;
         writer.end();
@@ -83,11 +83,11 @@ impl Example {
 
     /// Excludes the first `count` tokens from learning.
     pub(super) fn forget(&mut self, count: usize) {
-        self.loss_mask.iter_mut().take(count).for_each(|learned| *learned = false);
+        self.loss_mask.iter_mut().take(count).for_each(|has_loss| *has_loss = false);
     }
 
-    /// Returns whether any token is learned.
-    pub(super) fn has_learned(&self) -> bool {
+    /// Returns whether any token has loss.
+    pub(super) fn has_loss(&self) -> bool {
         self.loss_mask.contains(&true)
     }
 
@@ -97,9 +97,9 @@ impl Example {
         example
     }
 
-    fn push(&mut self, tokens: Vec<u32>, learned: bool) {
+    fn push(&mut self, tokens: Vec<u32>, has_loss: bool) {
         let first = self.tokens.is_empty() && !tokens.is_empty();
-        self.loss_mask.resize(self.loss_mask.len() + tokens.len(), learned);
+        self.loss_mask.resize(self.loss_mask.len() + tokens.len(), has_loss);
         self.tokens.extend(tokens);
         if first {
             self.loss_mask[0] = false;
@@ -115,8 +115,8 @@ impl Example {
     /// Appends the tokens of consecutive pieces of a text. No token spans two pieces.
     fn pieces(&mut self, pieces: &[Piece], tokenizer: &Tokenizer) -> Result<()> {
         let mut before = "";
-        for Piece { text, learned } in pieces {
-            self.push(following(before, text, tokenizer)?, *learned);
+        for Piece { text, has_loss } in pieces {
+            self.push(following(before, text, tokenizer)?, *has_loss);
             before = text;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, require_known, require_targets, tokens_in};
-use super::corpus::{Corpus, CorpusWriter, LEARNED};
+use super::corpus::{Corpus, CorpusWriter, HAS_LOSS};
 use super::layout::{Arrangement, Document};
 use super::order::EpochOrder;
 use super::{DataError, Example, IGNORED_TARGET, Layout, Tally};
@@ -33,7 +33,7 @@ impl Examples {
     /// Arranges `examples` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no learned token fits into a sequence, and
+    /// [`DataError::NoTokensWithLoss`] if no token with loss fits into a sequence, and
     /// [`DataError::Shape`] if a sequence has no tokens or too many.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
         let mut writer = CorpusWriter::in_memory();
@@ -58,7 +58,7 @@ impl Examples {
     /// examples, the chosen one first.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no pair has learned tokens in both sequences.
+    /// [`DataError::NoTokensWithLoss`] if no pair has tokens with loss in both sequences.
     pub(super) fn of_pairs(
         corpus: Arc<Corpus>,
         numbers: &[usize],
@@ -110,15 +110,15 @@ impl Examples {
     }
 
     fn tokens(&self, document: Document) -> impl Iterator<Item = u32> {
-        self.corpus.words()[document.place()].iter().map(|word| word & !LEARNED)
+        self.corpus.words()[document.place()].iter().map(|word| word & !HAS_LOSS)
     }
 
     /// Returns the target of each token: the next token, or [`IGNORED_TARGET`].
     fn targets(&self, document: Document) -> impl Iterator<Item = u32> {
         let place = document.place();
-        let target = |word: &u32| match word & LEARNED {
+        let target = |word: &u32| match word & HAS_LOSS {
             0 => IGNORED_TARGET,
-            _ => word & !LEARNED,
+            _ => word & !HAS_LOSS,
         };
         self.corpus.words()[place.start + 1..place.end + 1].iter().map(target)
     }

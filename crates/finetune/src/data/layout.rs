@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::batch::tokens_in;
-use super::corpus::{Corpus, LEARNED};
+use super::corpus::{Corpus, HAS_LOSS};
 use super::{DataError, Lengths};
 
 /// How examples are arranged in sequences.
@@ -33,7 +33,7 @@ pub struct Tally {
     /// Packed texts that are longer than a sequence and were split into several documents.
     #[serde(default)]
     pub split: usize,
-    /// Examples without a learned token after truncation.
+    /// Examples without a token with loss after truncation.
     pub dropped: usize,
     /// Sequences.
     pub sequences: usize,
@@ -105,7 +105,7 @@ impl Layout {
     /// Arranges the `examples` of `corpus` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no sequence has a learned token, and [`DataError::Shape`].
+    /// [`DataError::NoTokensWithLoss`] if no sequence has a token with loss, and [`DataError::Shape`].
     pub(super) fn lay_out(
         self,
         corpus: &Corpus,
@@ -125,10 +125,10 @@ impl Layout {
     }
 
     /// Arranges `pairs` of consecutive examples as alternating sequences. Drops a pair if either
-    /// example has no learned token after truncation.
+    /// example has no token with loss after truncation.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no pair is left, and [`DataError::Shape`].
+    /// [`DataError::NoTokensWithLoss`] if no pair is left, and [`DataError::Shape`].
     pub(super) fn lay_out_pairs(
         self,
         corpus: &Corpus,
@@ -140,10 +140,10 @@ impl Layout {
         let (mut documents, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);
         for pair in pairs {
             let both = [2 * pair, 2 * pair + 1].map(|number| corpus.example(number));
-            let learned = found.tally.loss_tokens;
+            let loss_tokens = found.tally.loss_tokens;
             match both.map(|range| found.truncated(range)) {
                 [Some(chosen), Some(rejected)] => documents.extend([chosen, rejected]),
-                _ => (dropped, found.tally.loss_tokens) = (dropped + 1, learned),
+                _ => (dropped, found.tally.loss_tokens) = (dropped + 1, loss_tokens),
             }
         }
         found.tally.dropped = dropped;
@@ -158,7 +158,7 @@ impl Layout {
     ) -> Result<(Arrangement, Tally), DataError> {
         let (examples, seq) = (tally.examples, self.lengths.seq());
         if documents.is_empty() {
-            return Err(DataError::NothingToLearn { path: None, examples, seq });
+            return Err(DataError::NoTokensWithLoss { path: None, examples, seq });
         }
         tally.tokens = documents.iter().map(|document| document.tokens as usize).sum();
         let arrangement = match self.packing {
@@ -179,22 +179,22 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// Returns the example at `range` as one document, truncated to a sequence. `None` if no token
-    /// is learned.
+    /// has loss.
     fn truncated(&mut self, range: Range<usize>) -> Option<Document> {
         // The last token is only a target.
         let kept = range.start..range.end.min(range.start + self.seq + 1);
         self.tally.truncated += usize::from(kept.end < range.end);
-        let learned = learned(&self.words[kept.clone()]);
-        self.tally.loss_tokens += learned;
-        self.tally.dropped += usize::from(learned == 0);
-        (learned > 0).then(|| Document::of(kept))
+        let loss_tokens = count_loss_tokens(&self.words[kept.clone()]);
+        self.tally.loss_tokens += loss_tokens;
+        self.tally.dropped += usize::from(loss_tokens == 0);
+        (loss_tokens > 0).then(|| Document::of(kept))
     }
 
     /// Adds the example at `range` to `documents`. Splits a text that is longer than a sequence,
-    /// but truncates other examples, since an answer should not be learned without its prompt.
+    /// but truncates other examples, since an answer should not have loss without its prompt.
     fn split(&mut self, range: Range<usize>, documents: &mut Vec<Document>) {
         let all = range.len().saturating_sub(1);
-        if all <= self.seq || learned(&self.words[range.clone()]) < all {
+        if all <= self.seq || count_loss_tokens(&self.words[range.clone()]) < all {
             documents.extend(self.truncated(range));
             return;
         }
@@ -207,9 +207,9 @@ impl Found<'_> {
     }
 }
 
-/// Counts learned tokens.
-fn learned(words: &[u32]) -> usize {
-    words.iter().filter(|word| **word & LEARNED != 0).count()
+/// Counts tokens with loss.
+fn count_loss_tokens(words: &[u32]) -> usize {
+    words.iter().filter(|word| **word & HAS_LOSS != 0).count()
 }
 
 /// Packs documents into sequences of at most `seq` tokens by best-fit decreasing: longest first,

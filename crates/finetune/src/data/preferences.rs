@@ -55,7 +55,7 @@ pub(super) fn pair(
             return Ok(Err(reason.to_owned()));
         }
     };
-    Ok(pair.map_err(|error| error.to_string()).and_then(learned))
+    Ok(pair.map_err(|error| error.to_string()).and_then(with_loss))
 }
 
 type Messages = Vec<Value>;
@@ -102,8 +102,8 @@ fn conversations(
     Ok([one(&answers[0])?, one(&answers[1])?])
 }
 
-fn learned(pair: [Example; 2]) -> Result<[Example; 2], String> {
-    match pair.iter().all(Example::has_learned) {
+fn with_loss(pair: [Example; 2]) -> Result<[Example; 2], String> {
+    match pair.iter().all(Example::has_loss) {
         true => Ok(pair),
         false => Err("`chosen` or `rejected` has no assistant message".to_owned()),
     }

@@ -158,7 +158,7 @@ impl TextData {
 
     /// Returns the batch of `step`, counted from 0. An epoch has each whole window of the text
     /// once, in an order that depends on `seed` and the epoch. Windows of an epoch are consecutive;
-    /// the offset of the first also depends on `seed` and the epoch, so that all tokens are learned
+    /// the offset of the first also depends on `seed` and the epoch, so that all tokens have loss
     /// over time.
     ///
     /// # Errors
@@ -334,7 +334,7 @@ mod tests {
             offsets.insert(first);
             orders.insert(starts.iter().map(|start| start - first).collect::<Vec<_>>());
         }
-        assert!(offsets.into_iter().eq(0..5), "all tokens are learned");
+        assert!(offsets.into_iter().eq(0..5), "all tokens have loss");
         assert!(orders.len() > 10, "{orders:?}");
         // A batch of two epochs has the end of one and the start of the next.
         let batch = text.batch([3, 16], 7, 1).unwrap();

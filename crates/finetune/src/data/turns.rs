@@ -27,10 +27,10 @@ const RENDERED: usize = 512 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) text: String,
-    pub(super) learned: bool,
+    pub(super) has_loss: bool,
 }
 
-/// Renders `conversation` in pieces. Assistant pieces are learned.
+/// Renders `conversation` in pieces. Assistant pieces have loss.
 pub(super) fn turns(
     conversation: &Conversation,
     template: &ChatTemplate,
@@ -60,11 +60,11 @@ pub(super) fn turns(
         if range.start < done {
             return Err(not_found("start", index));
         }
-        pieces.push(Piece { text: whole[done..range.start].to_owned(), learned: false });
-        pieces.push(Piece { text: whole[range.clone()].to_owned(), learned: true });
+        pieces.push(Piece { text: whole[done..range.start].to_owned(), has_loss: false });
+        pieces.push(Piece { text: whole[range.clone()].to_owned(), has_loss: true });
         done = range.end;
     }
-    pieces.push(Piece { text: whole[done..].to_owned(), learned: false });
+    pieces.push(Piece { text: whole[done..].to_owned(), has_loss: false });
     Ok(pieces)
 }
 

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use super::template::Template;
 use crate::hub::HubError;
 
-/// The role of learned messages.
+/// The role of messages with loss.
 pub(crate) const ASSISTANT: &str = "assistant";
 
 /// Messages and tools.

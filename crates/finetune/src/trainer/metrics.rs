@@ -19,7 +19,7 @@ pub(super) const IN_FLIGHT: usize = 3;
 pub struct StepMetrics {
     /// The step, counted from 0.
     pub step: u32,
-    /// The mean cross-entropy of the learned tokens, in nats.
+    /// The mean cross-entropy of the tokens with loss, in nats.
     pub loss: f32,
     /// The norm of all gradients before clipping.
     pub grad_norm: f32,

@@ -25,7 +25,7 @@ pub(crate) fn conversation() -> Value {
 }
 
 #[test]
-fn the_turns_of_the_assistant_are_learned_in_chatml() {
+fn the_turns_of_the_assistant_have_loss_in_chatml() {
     let expected = "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nthe cat<|im_end|>\n\
                     <|im_start|>assistant\n[purrs<|im_end|>]\n<|im_start|>user\nor<|im_end|>\n\
                     <|im_start|>assistant\n[the other<|im_end|>]\n";
@@ -33,7 +33,7 @@ fn the_turns_of_the_assistant_are_learned_in_chatml() {
 }
 
 #[test]
-fn the_assistant_turns_of_a_llama_3_template_are_learned() {
+fn the_assistant_turns_of_a_llama_3_template_have_loss() {
     let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
     let expected = [
         "<|begin_of_text|>".to_owned(),
@@ -310,8 +310,8 @@ fn calls_of_tools_and_empty_answers_of_a_long_conversation_are_found() {
 fn the_time_for_tool_calls_grows_with_the_length_of_the_conversation() {
     // Looked for one by one, these answers take more text than the limit.
     let example = Place::new(&CHATML, &with_tools()).read(&[tool_calls(3000)]).unwrap().remove(0);
-    let learned = example.loss_mask().iter().filter(|learned| **learned).count();
-    assert!(learned > 6000, "{learned}");
+    let loss_tokens = example.loss_mask().iter().filter(|has_loss| **has_loss).count();
+    assert!(loss_tokens > 6000, "{loss_tokens}");
 }
 
 #[test]
@@ -321,6 +321,6 @@ fn the_time_for_a_conversation_grows_with_its_length() {
     let start = std::time::Instant::now();
     let example = place.read(&[messages(&turns)]).unwrap().remove(0);
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
-    let learned = example.loss_mask().iter().filter(|learned| **learned).count();
-    assert_eq!(learned, 3000 * 6);
+    let loss_tokens = example.loss_mask().iter().filter(|has_loss| **has_loss).count();
+    assert_eq!(loss_tokens, 3000 * 6);
 }

@@ -1,4 +1,4 @@
-//! Examples from JSON lines: which tokens are learned, their layout, and errors of unusable lines.
+//! Examples from JSON lines: which tokens have loss, their layout, and errors of unusable lines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -53,10 +53,10 @@ impl Place {
     /// The text of an example, with brackets around the tokens that have a loss.
     pub(crate) fn shown(&self, example: &Example) -> String {
         let (mut text, mut inside) = (String::new(), false);
-        for (&token, &learned) in example.tokens().iter().zip(example.loss_mask()) {
-            if learned != inside {
-                text.push(if learned { '[' } else { ']' });
-                inside = learned;
+        for (&token, &has_loss) in example.tokens().iter().zip(example.loss_mask()) {
+            if has_loss != inside {
+                text.push(if has_loss { '[' } else { ']' });
+                inside = has_loss;
             }
             text.push_str(&self.written(token));
         }
@@ -72,7 +72,7 @@ impl Place {
 }
 
 #[test]
-fn every_token_of_a_text_except_the_first_is_learned() {
+fn every_token_of_a_text_except_the_first_has_loss() {
     let place = Place::chatml();
     assert_eq!(place.marked(json!({ "text": "the cat" })), "the[ cat<|im_end|>]");
     assert_eq!(place.marked(json!({ "text": "xy<|im_end|>" })), "x[y<|im_end|>]");
@@ -82,7 +82,7 @@ fn every_token_of_a_text_except_the_first_is_learned() {
 }
 
 #[test]
-fn only_the_completion_and_the_end_token_are_learned() {
+fn only_the_completion_and_the_end_token_have_loss() {
     let place = Place::chatml();
     let line = json!({ "prompt": "a: the", "completion": " cat", "id": 7 });
     assert_eq!(place.marked(line), "a: the[ cat<|im_end|>]");
@@ -150,7 +150,7 @@ fn alpaca_without_a_chat_template_is_a_prompt_and_its_completion() {
     let text: Vec<u8> = examples[0].tokens().iter().map(|token| *token as u8).collect();
     let prompt = "### Instruction:\nadd\n1 2\n\n### Response:\n";
     assert_eq!(String::from_utf8(text).unwrap(), format!("{prompt}3"));
-    assert_eq!(examples[0].loss_mask().iter().filter(|learned| **learned).count(), 1);
+    assert_eq!(examples[0].loss_mask().iter().filter(|has_loss| **has_loss).count(), 1);
     assert_eq!(forms.completions, 1);
 }
 
@@ -274,7 +274,7 @@ fn each_example_is_one_padded_or_truncated_sequence() {
     assert_eq!(*examples.tally(), expected);
     assert!(matches!(examples.in_order([1, 7], 0), Err(Error::Data(DataError::OtherSeq { .. }))));
     let error = laid_out(&lines[1..2], 6, false).unwrap_err();
-    assert!(matches!(error, DataError::NothingToLearn { examples: 1, seq: 6, .. }), "{error}");
+    assert!(matches!(error, DataError::NoTokensWithLoss { examples: 1, seq: 6, .. }), "{error}");
 }
 
 #[test]
@@ -477,7 +477,7 @@ fn conversations_without_an_answer_are_named() {
     let line = json!({ "messages": [{ "role": "user", "content": "x" }] });
     let found = place.read(&[line.clone(), line.clone()]).unwrap_err();
     assert!(matches!(found, Error::Data(DataError::NoAssistant { examples: 2, .. })), "{found}");
-    assert!(found.to_string().contains("` have no learned token: no message has the role"));
+    assert!(found.to_string().contains("` have no token with loss: no message has the role"));
     place.read(&[line, json!({ "text": "x" })]).unwrap();
 }
 

@@ -114,7 +114,7 @@ fn only_an_adapter_is_trained_by_pairs() {
     step_pass(&TrainingConfig { batch: 2, ..odd }, dpo).unwrap();
 }
 
-/// The text of both examples of a line, with brackets around learned tokens.
+/// The text of both examples of a line, with brackets around tokens with loss.
 fn marked(place: &Place, line: &serde_json::Value) -> Result<[String; 2], String> {
     let path = place.0.path().join("pairs.jsonl");
     fs::write(&path, line.to_string()).unwrap();
@@ -124,7 +124,7 @@ fn marked(place: &Place, line: &serde_json::Value) -> Result<[String; 2], String
 }
 
 #[test]
-fn a_prompt_is_shared_and_answers_are_learned() {
+fn a_prompt_is_shared_and_answers_have_loss() {
     let place = Place::chatml();
     let texts = json!({ "prompt": "a: ", "chosen": "the cat", "rejected": "x" });
     let pair = marked(&place, &texts).unwrap();
@@ -136,7 +136,7 @@ fn a_prompt_is_shared_and_answers_are_learned() {
     let explicit = json!({ "prompt": prompt, "chosen": [good], "rejected": [bad] });
     let pair = marked(&place, &explicit).unwrap();
     assert!(pair[0].ends_with("[the<|im_end|>]\n") || pair[0].ends_with("[the<|im_end|>]"));
-    assert_eq!(pair[0].matches('[').count(), 1, "earlier answers are not learned: {}", pair[0]);
+    assert_eq!(pair[0].matches('[').count(), 1, "earlier answers have no loss: {}", pair[0]);
     assert!(pair[1].contains("[x<|im_end|>]"), "{}", pair[1]);
     let whole = json!({
         "prompt": "a", "chosen": [user, said, again, good], "rejected": [user, said, again, bad],

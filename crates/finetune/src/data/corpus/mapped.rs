@@ -11,7 +11,7 @@ use retrograph_runtime::open_regular;
 use sha2::{Digest, Sha256};
 
 use super::format::{FileKey, HEADER, Header, MAGIC, hash_ends, hash_words};
-use super::{Corpus, LEARNED, Storage};
+use super::{Corpus, HAS_LOSS, Storage};
 
 /// Opens the data of `key`. `None` if there is no file.
 ///
@@ -55,7 +55,7 @@ impl Corpus {
         hash_words(&mut hash, words);
         hash_ends(&mut hash, ends);
         let digest: [u8; 32] = hash.finalize().into();
-        let largest = words.iter().map(|word| word & !LEARNED).max().unwrap_or(0);
+        let largest = words.iter().map(|word| word & !HAS_LOSS).max().unwrap_or(0);
         let ascending =
             ends.is_sorted() && ends.last().is_none_or(|&end| end == words.len() as u64);
         digest == self.digest && largest == self.largest && ascending

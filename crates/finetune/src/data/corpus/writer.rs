@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use super::format::{FileKey, Header, hash_ends, hash_words, padding};
-use super::{Corpus, LEARNED, Storage};
+use super::{Corpus, HAS_LOSS, Storage};
 use crate::temporary::file_in;
 
 /// Writes words in order, to memory or to a file. Ends of examples always stay in memory.
@@ -47,7 +47,7 @@ impl CorpusWriter {
     pub(in super::super) fn push(&mut self, words: &[u32]) -> io::Result<()> {
         hash_words(&mut self.hash, words);
         self.words += words.len() as u64;
-        let largest = words.iter().map(|word| word & !LEARNED).max();
+        let largest = words.iter().map(|word| word & !HAS_LOSS).max();
         self.largest = self.largest.max(largest.unwrap_or(0));
         match &mut self.target {
             Target::Memory(all) => all.extend_from_slice(words),
