@@ -64,7 +64,7 @@ mod tests {
         let (saved, asked) = of(&tiny, &other);
         assert_eq!(
             (saved.as_str(), asked.as_str()),
-            ("{hidden: 64, tied: true}", "{hidden: 32, tied: false}")
+            ("{hidden: 64, tie_word_embeddings: true}", "{hidden: 32, tie_word_embeddings: false}")
         );
         let lora = |rank| Mode::Lora(LoraConfig::new(rank, 8.0));
         assert_eq!(of(&lora(4), &lora(8)), ("{rank: 4}".to_owned(), "{rank: 8}".to_owned()));

@@ -195,6 +195,24 @@ mod tests {
         original_max_position_embeddings: 8192.0,
     };
 
+    /// Checkpoints before 2026-11-28 have shorter names.
+    #[test]
+    fn names_in_older_checkpoints_are_read() {
+        let old = r#"{"llama3":{"factor":8.0,"low":1.0,"high":4.0,"original":8192.0}}"#;
+        assert_eq!(serde_json::from_str::<RopeScaling>(old).unwrap(), LLAMA);
+        let old = r#"{"yarn":{"factor":4.0,"original":64.0,"fast":32.0,"slow":1.0,"attention":1.1,
+            "truncate":true}}"#;
+        let read: RopeScaling = serde_json::from_str(old).unwrap();
+        let written = serde_json::to_string(&read).unwrap();
+        assert!(written.contains(r#""beta_fast":32.0"#) && written.contains("attention_factor"));
+        assert_eq!(serde_json::from_str::<RopeScaling>(&written).unwrap(), read);
+        let model = Preset::Tiny.model();
+        let written = serde_json::to_string(&model).unwrap();
+        let old = written.replace("tie_word_embeddings", "tied");
+        assert_ne!(old, written);
+        assert_eq!(serde_json::from_str::<ModelConfig>(&old).unwrap(), model);
+    }
+
     /// The branches of the function in `transformers`.
     fn published(frequency: f64) -> f64 {
         let wave = TAU / frequency;
