@@ -43,7 +43,7 @@ impl IndexEntry {
         &self.name
     }
 
-    /// The compiler and target device, as in [`BundleEntry::maker`].
+    /// The compiler and target device, as in [`BundleEntry::producer`].
     pub fn producer(&self) -> &str {
         &self.producer
     }

@@ -137,8 +137,8 @@ pub enum DataError {
     /// No example has a token with loss.
     #[error(
         "none of {examples} examples{} has a token with loss in its first {seq} tokens: prompts \
-         have no loss, and longer examples are truncated; use longer sequences, shorter prompts, or \
-         longer texts or completions",
+         have no loss, and longer examples are truncated; use longer sequences, shorter prompts, \
+         or longer texts or completions",
         path.as_ref().map_or_else(String::new, |path| format!(" of `{}`", path.display()))
     )]
     NoTokensWithLoss {

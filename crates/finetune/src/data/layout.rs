@@ -105,7 +105,8 @@ impl Layout {
     /// Arranges the `examples` of `corpus` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NoTokensWithLoss`] if no sequence has a token with loss, and [`DataError::Shape`].
+    /// [`DataError::NoTokensWithLoss`] if no sequence has a token with loss, and
+    /// [`DataError::Shape`].
     pub(super) fn lay_out(
         self,
         corpus: &Corpus,

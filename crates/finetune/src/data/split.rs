@@ -131,8 +131,9 @@ impl SplitOptions {
     /// held-out pairs.
     ///
     /// # Errors
-    /// The errors of [`read_preferences`](super::read_preferences); [`DataError::NoTokensWithLoss`];
-    /// [`DataError::Holdout`]; with a cache, [`DataError::Cache`] and [`DataError::Changed`].
+    /// The errors of [`read_preferences`](super::read_preferences);
+    /// [`DataError::NoTokensWithLoss`]; [`DataError::Holdout`]; with a cache, [`DataError::Cache`]
+    /// and [`DataError::Changed`].
     pub fn preferences(&self, file: DataFile<'_>, on: Progress<'_>) -> Result<Split> {
         let (corpus, cache) = file.corpus(Form::Pairs, &mut |writer| {
             let take = &mut |pair: [Example; 2]| {
