@@ -115,7 +115,7 @@ impl Evaluator {
     }
 
     /// Computes the sum of the losses and the number of predicted tokens of the batches of one
-    /// rank: every `ranks.count`-th batch.
+    /// rank: every `ranks.world_size`-th batch.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] for a rank that does not exist, the errors of

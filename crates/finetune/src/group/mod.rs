@@ -13,7 +13,7 @@
 //! let coordinator = Coordinator::listen("127.0.0.1:0", 2, GroupOptions::default())?;
 //! let address = coordinator.address();
 //! let rank = |rank| {
-//!     let ranks = Ranks { rank, count: 2 };
+//!     let ranks = Ranks { rank, world_size: 2 };
 //!     ProcessGroup::join(address, ranks, "the same run", GroupOptions::default())
 //! };
 //! let (first, second) = std::thread::scope(|scope| {

@@ -20,7 +20,7 @@ use crate::library::{Collective, CollectiveKind, Ranks};
 ///
 /// let mut pass = Pass::new("mean of two devices");
 /// let grad = pass.external::<f32>("grad", 8);
-/// let group = CollectiveGroup::new(Ranks { rank: 0, count: 2 }).all_reduce(grad)?;
+/// let group = CollectiveGroup::new(Ranks { rank: 0, world_size: 2 }).all_reduce(grad)?;
 /// pass.collectives(group)?;
 /// // The program then needs a communicator: `bindings.communicator(&communicator)`.
 /// assert_eq!(pass.operations()[0].name(), "all_reduce");

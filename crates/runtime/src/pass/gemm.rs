@@ -23,7 +23,7 @@ use crate::library::{GemmProblem, MatrixShape};
 ///     b: w,
 ///     c: y,
 ///     workspace,
-///     shape: MatrixShape { rows: 2, columns: 4, inner: 3 },
+///     shape: MatrixShape { m: 2, n: 4, k: 3 },
 ///     transpose_a: false,
 ///     transpose_b: true,
 ///     alpha: 1.0,
@@ -35,11 +35,11 @@ use crate::library::{GemmProblem, MatrixShape};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryGemm {
-    /// `rows × inner`, or `inner × rows` if it is transposed.
+    /// `m × k`, or `k × m` if it is transposed.
     pub a: Slice<f32>,
-    /// `inner × columns`, or `columns × inner` if it is transposed.
+    /// `k × n`, or `n × k` if it is transposed.
     pub b: Slice<f32>,
-    /// `rows × columns`.
+    /// `m × n`.
     pub c: Slice<f32>,
     /// Scratch memory of the library, [`CUBLAS_WORKSPACE_BYTES`](crate::CUBLAS_WORKSPACE_BYTES)
     /// or less. Products that share a workspace run one after another.
