@@ -120,7 +120,9 @@ impl LaneFunction {
             // Constant memory is part of global memory here, without its own window.
             Self::IsInSpace(space) => u64::from(locate(None, values[0]).0 == space),
             Self::IsInBlock => match locate(None, values[0]) {
-                (StateSpace::Shared, address) => u64::from(u64::from(rank_of(address)) == values[1]),
+                (StateSpace::Shared, address) => {
+                    u64::from(u64::from(rank_of(address)) == values[1])
+                }
                 _ => 0,
             },
         }

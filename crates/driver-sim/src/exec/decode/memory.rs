@@ -3,8 +3,8 @@
 mod operation;
 
 use retrograph_ptx::ast::{
-    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, StateSpace, Special, Symbol,
-    Type,
+    Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, SpecialRegister,
+    StateSpace, Symbol, Type,
 };
 
 use self::operation::{any_load, any_store, word_load, word_store};
@@ -137,7 +137,7 @@ impl Decoder<'_> {
         let address = self.read(address, Type::U64)?;
         let space = instruction.space().ok_or_else(|| "a test without a space".to_owned())?;
         if space == StateSpace::Shared && !instruction.modifiers.has(M::SharedCluster) {
-            let rank = self.read(&Operand::Special(Special::ClusterCtarank), Type::U32)?;
+            let rank = self.read(&Operand::Special(SpecialRegister::ClusterCtarank), Type::U32)?;
             self.emit_lanes(LaneFunction::IsInBlock, to, &[address, rank]);
         } else {
             self.emit_lanes(LaneFunction::IsInSpace(space), to, &[address]);
