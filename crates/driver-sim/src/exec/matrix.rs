@@ -16,7 +16,7 @@ mod fragment;
 mod product;
 mod rows;
 
-pub(super) use product::{Element, Product, multiply};
+pub(super) use product::{Element, Product, multiply, of_half};
 
 /// The matrix of d = a · b + c that a fragment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +122,6 @@ pub(super) struct Matrix {
     pub(super) count: usize,
     /// The registers: first the written ones, then the read ones.
     pub(super) registers: Vec<Offset>,
-    /// The result of [`Product::positions`], for a product.
-    pub(super) positions: [Vec<u16>; 4],
 }
 
 /// Executes a matrix instruction other than a product, in all lanes.

@@ -112,13 +112,9 @@ impl Decoder<'_> {
         writes: &[VirtualRegister],
         reads: &[VirtualRegister],
     ) {
-        let positions = match &operation {
-            Operation::Product(product) => product.positions(),
-            _ => Default::default(),
-        };
         // Register layout fills in the registers.
         let registers = Vec::new();
-        self.matrices.push(Matrix { operation, access, count, registers, positions });
+        self.matrices.push(Matrix { operation, access, count, registers });
         let matrix = self.matrices.len() as u32 - 1;
         self.emit_tensor(Tensor::Matrix { matrix }, writes, reads);
     }
@@ -210,6 +206,9 @@ impl Decoder<'_> {
         let rounding = mode_of(instruction.modifiers).rounding;
         let size = size_of(instruction)?;
         let product = Product { size, elements, counts, rounding, saturates };
+        if !product.has_enough_registers() {
+            return Err("a fragment with too few registers".to_owned());
+        }
         let what = (Operation::Product(product), None, d.len());
         self.emit_matrix(what, &d, &[a, b, c].concat());
         Ok(())

@@ -50,8 +50,21 @@ pub(in crate::exec) struct Product {
     pub(in crate::exec) saturates: bool,
 }
 
-/// The maximum elements of a matrix: 16 × 32.
-const MAX_ELEMENTS: usize = 512;
+/// Rows and columns of a tile of sums. Each lane holds two adjacent elements of one row.
+const TILE: usize = 8;
+/// Elements of a column of the left factor that a register holds: one per lane of a group of four.
+const GROUP: usize = 4;
+/// The maximum number of tiles of sums: 16 × 16, 32 × 8 or 8 × 32 elements.
+const MAX_TILES: usize = 4;
+/// The maximum k.
+const MAX_DEPTH: usize = 32;
+/// Rows of a tile that are computed together: their dependency chains are independent.
+const ROWS: usize = 4;
+
+type Tile<T> = [[T; TILE]; TILE];
+
+/// The operands of a product: the register file, and the registers of the instruction.
+type Operands<'a> = (RegisterFile, &'a Matrix, &'a Product);
 
 /// Executes a product in all lanes.
 ///
@@ -60,38 +73,35 @@ const MAX_ELEMENTS: usize = 512;
 /// The instruction must come from decoding, and the file must belong to a warp of its program.
 #[inline(always)]
 pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, product: &Product) {
+    let operands = (file, matrix, product);
     // SAFETY: by the contract.
     unsafe {
-        match product.elements[2] {
-            Element::S32 => integers(file, matrix, product),
-            Element::F64 => doubles(file, matrix, product),
-            _ => floats(file, matrix, product),
+        match (product.elements[2], product.elements[0]) {
+            (Element::S32, _) => integers(operands),
+            (Element::F64, _) => doubles(operands),
+            // One copy of the loops per format, so that each is vectorized.
+            (_, Element::F16) => {
+                floats::<2>(operands, |word, part| f64::from(of_half(word >> (16 * part) & 0xffff)))
+            }
+            (_, Element::Bf16) => floats::<2>(operands, |word, part| {
+                f64::from(f32::from_bits(word >> (16 * part) << 16))
+            }),
+            (_, _) => {
+                floats::<1>(operands, |word, _| f64::from(f32::from_bits(word & 0xffff_e000)))
+            }
         }
     }
 }
 
 impl Product {
-    /// For each operand (d, a, b, c), the matrix index of each element, by register, part of a
-    /// register, and lane. Duplicates in a fragment are omitted.
-    pub(in crate::exec) fn positions(&self) -> [Vec<u16>; 4] {
+    /// Whether there are enough registers for the elements of each operand. A fragment of `wmma`
+    /// may have more, which hold elements twice.
+    pub(in crate::exec) fn has_enough_registers(&self) -> bool {
         let [a, b, c, d] = self.elements;
         let operands = [(Role::C, d), (Role::A, a), (Role::B, b), (Role::C, c)];
-        let mut counts = self.counts.iter();
-        operands.map(|(role, element)| {
+        operands.into_iter().zip(self.counts).all(|((role, element), count)| {
             let (rows, columns) = self.size.of(role);
-            let parts = element.parts();
-            let enough = (rows * columns).div_ceil(LANES * parts);
-            let count = counts.next().map_or(0, |&count| count.min(enough));
-            let mut list = Vec::with_capacity(count * parts * LANES);
-            for index in 0..count {
-                for part in 0..parts {
-                    list.extend((0..LANES).map(|lane| {
-                        let (row, column) = self.size.position(role, (index, parts, part), lane);
-                        (row * columns + column) as u16
-                    }));
-                }
-            }
-            list
+            count >= (rows * columns).div_ceil(LANES * element.parts())
         })
     }
 
@@ -105,7 +115,7 @@ impl Product {
 
 /// The value of an f16, without branches.
 #[inline(always)]
-fn of_half(bits: u32) -> f32 {
+pub(in crate::exec) fn of_half(bits: u32) -> f32 {
     let magnitude = bits & 0x7fff;
     // 2^112 corrects the difference of the exponent biases, for subnormals too.
     let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000);
@@ -114,93 +124,163 @@ fn of_half(bits: u32) -> f32 {
     f32::from_bits(bits_of | (bits & 0x8000) << 16)
 }
 
-/// Collects an operand as a row-major matrix.
+/// `sums = a · b + sums`, in the order of k, with `PARTS` elements in a register of a and b.
+///
+/// `value` returns an element of operand 1 (a) or 2 (b): a part of a register.
+///
+/// # Safety
+///
+/// As for [`multiply`], with registers of a and b as wide as `R`.
+#[inline(always)]
+unsafe fn accumulate<R: Copy, T: Copy + Default, const PARTS: usize>(
+    (file, matrix, product): Operands<'_>,
+    value: impl Fn(usize, R, usize) -> T,
+    step: impl Fn(T, T, T) -> T,
+    sums: &mut [Tile<T>; MAX_TILES],
+) {
+    let (high, wide) = (product.size.m / TILE, product.size.n / TILE);
+    let deep = product.size.k / (GROUP * PARTS);
+    let (a, b) = (product.registers(matrix, 1), product.registers(matrix, 2));
+    for column in 0..wide {
+        let mut right = [[T::default(); TILE]; MAX_DEPTH];
+        for depth in 0..deep {
+            // SAFETY: by the contract.
+            let lanes = unsafe { file.read::<R>(b[depth + deep * column]) };
+            let right = &mut right[depth * GROUP * PARTS..][..GROUP * PARTS];
+            for part in 0..PARTS {
+                for lane in 0..LANES {
+                    let line = lane % GROUP * PARTS + part;
+                    right[line][lane / GROUP] = value(2, lanes[lane], part);
+                }
+            }
+        }
+        for row in 0..high {
+            let sums = &mut sums[row + high * column];
+            for depth in 0..deep {
+                // SAFETY: by the contract.
+                let lanes = unsafe { file.read::<R>(a[row + high * depth]) };
+                let mut left = [[T::default(); LANES]; PARTS];
+                for (part, left) in left.iter_mut().enumerate() {
+                    for lane in 0..LANES {
+                        left[lane] = value(1, lanes[lane], part);
+                    }
+                }
+                accumulate_tile(&left, &right[depth * GROUP * PARTS..], sums, &step);
+            }
+        }
+    }
+}
+
+/// `sums += left · right` for the steps of one register.
+#[inline(always)]
+fn accumulate_tile<T: Copy + Default, const PARTS: usize>(
+    left: &[[T; LANES]; PARTS],
+    right: &[[T; TILE]],
+    sums: &mut Tile<T>,
+    step: &impl Fn(T, T, T) -> T,
+) {
+    let right = &right[..GROUP * PARTS];
+    for first in (0..TILE).step_by(ROWS) {
+        let mut local = [[T::default(); TILE]; ROWS];
+        local.copy_from_slice(&sums[first..first + ROWS]);
+        for line in 0..GROUP * PARTS {
+            for row in 0..ROWS {
+                let left = left[line % PARTS][(first + row) * GROUP + line / PARTS];
+                for column in 0..TILE {
+                    local[row][column] = step(left, right[line][column], local[row][column]);
+                }
+            }
+        }
+        sums[first..first + ROWS].copy_from_slice(&local);
+    }
+}
+
+/// Reads c, whose adjacent elements are in two registers.
 ///
 /// # Safety
 ///
 /// As for [`multiply`], with registers as wide as `R`.
 #[inline(always)]
-unsafe fn gather<R: Copy, T: Copy + Default>(
-    file: RegisterFile,
-    (matrix, product): (&Matrix, &Product),
-    (operand, element): (usize, Element),
-    value: impl Fn(R, usize) -> T,
-) -> [T; MAX_ELEMENTS] {
-    let mut out = [T::default(); MAX_ELEMENTS];
-    let parts = element.parts();
-    let positions = matrix.positions[operand].chunks_exact(LANES * parts);
-    for (register, positions) in product.registers(matrix, operand).iter().zip(positions) {
-        // SAFETY: by the contract.
-        let lanes = unsafe { file.read::<R>(*register) };
-        for (part, positions) in positions.chunks_exact(LANES).enumerate() {
-            let mut values = [T::default(); LANES];
+unsafe fn read_pairs<R: Copy, T: Copy + Default>(
+    (file, matrix, product): Operands<'_>,
+    value: impl Fn(R) -> T,
+) -> [Tile<T>; MAX_TILES] {
+    let mut tiles = [[[T::default(); TILE]; TILE]; MAX_TILES];
+    let (pairs, _) = product.registers(matrix, 3).as_chunks::<2>();
+    for (tile, pair) in tiles.iter_mut().zip(pairs) {
+        for part in 0..2 {
+            // SAFETY: by the contract.
+            let lanes = unsafe { file.read::<R>(pair[part]) };
             for lane in 0..LANES {
-                values[lane] = value(lanes[lane], part);
-            }
-            for (&position, value) in positions.iter().zip(values) {
-                out[usize::from(position) % MAX_ELEMENTS] = value;
+                tile[lane / GROUP][lane % GROUP * 2 + part] = value(lanes[lane]);
             }
         }
     }
-    out
+    tiles
 }
 
-/// Writes the sums to d.
+/// Writes d, whose adjacent elements are in two registers.
 ///
 /// # Safety
 ///
-/// As for [`gather`].
+/// As for [`read_pairs`].
 #[inline(always)]
-unsafe fn scatter<R: Copy + Default, T: Copy>(
-    file: RegisterFile,
-    (matrix, product): (&Matrix, &Product),
-    sums: &[T; MAX_ELEMENTS],
-    add: impl Fn(R, T, usize) -> R,
+unsafe fn write_pairs<R: Copy + Default, T: Copy>(
+    (file, matrix, product): Operands<'_>,
+    tiles: &[Tile<T>; MAX_TILES],
+    bits: impl Fn(T) -> R,
 ) {
-    let parts = product.elements[3].parts();
-    let positions = matrix.positions[0].chunks_exact(LANES * parts);
-    for (register, positions) in product.registers(matrix, 0).iter().zip(positions) {
-        let mut lanes = [R::default(); LANES];
-        for (part, positions) in positions.chunks_exact(LANES).enumerate() {
-            for (lane, &position) in lanes.iter_mut().zip(positions) {
-                *lane = add(*lane, sums[usize::from(position) % MAX_ELEMENTS], part);
+    let (pairs, _) = product.registers(matrix, 0).as_chunks::<2>();
+    for (tile, pair) in tiles.iter().zip(pairs) {
+        for part in 0..2 {
+            let mut lanes = [R::default(); LANES];
+            for lane in 0..LANES {
+                lanes[lane] = bits(tile[lane / GROUP][lane % GROUP * 2 + part]);
+            }
+            // SAFETY: by the contract.
+            unsafe { file.write(pair[part], lanes) };
+        }
+    }
+}
+
+/// Reads c in f16, whose adjacent elements are in one register.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn read_halves((file, matrix, product): Operands<'_>) -> [Tile<f64>; MAX_TILES] {
+    let mut tiles = [[[0.0; TILE]; TILE]; MAX_TILES];
+    for (tile, &register) in tiles.iter_mut().zip(product.registers(matrix, 3)) {
+        // SAFETY: by the contract.
+        let lanes = unsafe { file.read::<u32>(register) };
+        for lane in 0..LANES {
+            for part in 0..2 {
+                let value = of_half(lanes[lane] >> (16 * part) & 0xffff);
+                tile[lane / GROUP][lane % GROUP * 2 + part] = f64::from(value);
+            }
+        }
+    }
+    tiles
+}
+
+/// Writes d in f16, whose adjacent elements are in one register.
+///
+/// # Safety
+///
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn write_halves((file, matrix, product): Operands<'_>, tiles: &[Tile<f64>; MAX_TILES]) {
+    for (tile, &register) in tiles.iter().zip(product.registers(matrix, 0)) {
+        let mut lanes = [0; LANES];
+        for lane in 0..LANES {
+            for part in 0..2 {
+                let sum = tile[lane / GROUP][lane % GROUP * 2 + part];
+                lanes[lane] |= Format::F16.narrow(sum, Rounding::Nearest) << (16 * part);
             }
         }
         // SAFETY: by the contract.
-        unsafe { file.write(*register, lanes) };
-    }
-}
-
-/// `sums += a · b`, in the order of k.
-#[inline(always)]
-fn accumulate<T: Copy>(
-    size: Size,
-    (a, b): (&[T; MAX_ELEMENTS], &[T; MAX_ELEMENTS]),
-    sums: &mut [T; MAX_ELEMENTS],
-    step: impl Fn(T, T, T) -> T,
-) {
-    /// Rows processed together: their dependency chains are independent.
-    const ROWS: usize = 4;
-    let Size { m, n, k } = size;
-    for row in (0..m).step_by(ROWS) {
-        let left: [&[T]; ROWS] = std::array::from_fn(|i| &a[(row + i) * k..][..k]);
-        for block in (0..n).step_by(8) {
-            let at = |i: usize| (row + i) * n + block;
-            let mut local: [[T; 8]; ROWS] =
-                std::array::from_fn(|i| std::array::from_fn(|j| sums[at(i) + j]));
-            for depth in 0..k {
-                let right: [T; 8] = std::array::from_fn(|j| b[depth * n + block + j]);
-                for (line, left) in local.iter_mut().zip(left) {
-                    let left = left[depth];
-                    for (sum, right) in line.iter_mut().zip(right) {
-                        *sum = step(left, right, *sum);
-                    }
-                }
-            }
-            for (i, line) in local.iter().enumerate() {
-                sums[at(i)..][..8].copy_from_slice(line);
-            }
-        }
+        unsafe { file.write(register, lanes) };
     }
 }
 
@@ -208,42 +288,20 @@ fn accumulate<T: Copy>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn floats(file: RegisterFile, matrix: &Matrix, product: &Product) {
-    let [a, _, c, d] = product.elements;
-    // One copy of the loop per format, so that each is vectorized.
-    macro_rules! gathered {
-        ($operand:literal, $element:expr) => {
-            match $element {
-                Element::F16 => gathered!($operand, Element::F16, |word: u32, part: usize| {
-                    f64::from(of_half(word >> (16 * part) & 0xffff))
-                }),
-                Element::Bf16 => gathered!($operand, Element::Bf16, |word: u32, part: usize| {
-                    f64::from(f32::from_bits(word >> (16 * part) << 16))
-                }),
-                Element::Tf32 => gathered!($operand, Element::Tf32, |word: u32, _: usize| {
-                    f64::from(f32::from_bits(word & 0xffff_e000))
-                }),
-                _ => gathered!($operand, Element::F32, |word: u32, _: usize| {
-                    f64::from(f32::from_bits(word))
-                }),
-            }
-        };
-        ($operand:literal, $element:expr, $value:expr) => {
-            gather(file, (matrix, product), ($operand, $element), $value)
-        };
-    }
+unsafe fn floats<const PARTS: usize>(operands: Operands<'_>, value: impl Fn(u32, usize) -> f64) {
+    let [_, _, c, d] = operands.2.elements;
     // SAFETY: by the contract.
     unsafe {
-        let (left, right) = (gathered!(1, a), gathered!(2, a));
-        let mut sums = gathered!(3, c);
+        let mut sums = match c {
+            Element::F16 => read_halves(operands),
+            _ => read_pairs(operands, |word: u32| f64::from(f32::from_bits(word))),
+        };
         // The product is exact, so this equals a fused multiply-add on every host.
-        accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
-        if d == Element::F16 {
-            scatter(file, (matrix, product), &sums, |word: u32, sum, part| {
-                word | Format::F16.narrow(sum, Rounding::Nearest) << (16 * part)
-            });
-        } else {
-            scatter(file, (matrix, product), &sums, |_: u32, sum, _| canonical(sum as f32));
+        let step = |x, y, sum| x * y + sum;
+        accumulate::<u32, f64, PARTS>(operands, |_, word, part| value(word, part), step, &mut sums);
+        match d {
+            Element::F16 => write_halves(operands, &sums),
+            _ => write_pairs(operands, &sums, |sum| canonical(sum as f32)),
         }
     }
 }
@@ -252,21 +310,21 @@ unsafe fn floats(file: RegisterFile, matrix: &Matrix, product: &Product) {
 ///
 /// As for [`multiply`].
 #[inline(never)]
-unsafe fn doubles(file: RegisterFile, matrix: &Matrix, product: &Product) {
+unsafe fn doubles(operands: Operands<'_>) {
+    let value = |_, bits, _| f64::from_bits(bits);
     // SAFETY: by the contract.
     unsafe {
-        let [left, right, mut sums] = [1, 2, 3].map(|operand| {
-            let value = |bits: u64, _| f64::from_bits(bits);
-            gather(file, (matrix, product), (operand, Element::F64), value)
-        });
-        let operands = (&left, &right);
-        match product.rounding {
-            Rounding::Nearest => accumulate(product.size, operands, &mut sums, f64::mul_add),
-            mode => accumulate(product.size, operands, &mut sums, |x, y, sum| {
-                f64::from_bits(fma_in(x, y, sum, mode))
-            }),
+        let mut sums = read_pairs(operands, f64::from_bits);
+        match operands.2.rounding {
+            Rounding::Nearest => {
+                accumulate::<u64, f64, 1>(operands, value, f64::mul_add, &mut sums);
+            }
+            mode => {
+                let step = |x, y, sum| f64::from_bits(fma_in(x, y, sum, mode));
+                accumulate::<u64, f64, 1>(operands, value, step, &mut sums);
+            }
         }
-        scatter(file, (matrix, product), &sums, |_: u64, sum, _| canonical64(sum));
+        write_pairs(operands, &sums, canonical64);
     }
 }
 
@@ -274,20 +332,18 @@ unsafe fn doubles(file: RegisterFile, matrix: &Matrix, product: &Product) {
 ///
 /// As for [`multiply`].
 #[inline(never)]
-unsafe fn integers(file: RegisterFile, matrix: &Matrix, product: &Product) {
+unsafe fn integers(operands: Operands<'_>) {
+    let product = operands.2;
+    let is_signed = [false, product.elements[0] == Element::S8, product.elements[1] == Element::S8];
+    let value = |operand: usize, word: u32, part: usize| {
+        let byte = (word >> (8 * part)) as u8;
+        if is_signed[operand] { i64::from(byte as i8) } else { i64::from(byte) }
+    };
     // SAFETY: by the contract.
     unsafe {
-        let [left, right, mut sums] = [1, 2, 3].map(|operand| {
-            let element = product.elements[operand - 1];
-            let value = |word: u32, part: usize| match (element, (word >> (8 * part)) as u8) {
-                (Element::U8, byte) => i64::from(byte),
-                (Element::S8, byte) => i64::from(byte as i8),
-                _ => i64::from(word as i32),
-            };
-            gather(file, (matrix, product), (operand, element), value)
-        });
-        accumulate(product.size, (&left, &right), &mut sums, |x, y, sum| x * y + sum);
-        scatter(file, (matrix, product), &sums, |_: u32, sum: i64, _| {
+        let mut sums = read_pairs(operands, |word: u32| i64::from(word as i32));
+        accumulate::<u32, i64, 4>(operands, value, |x, y, sum| x * y + sum, &mut sums);
+        write_pairs(operands, &sums, |sum| {
             let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
             (if product.saturates { sum.clamp(low, high) } else { sum }) as u32
         });
