@@ -24,18 +24,20 @@ pub(super) struct AsyncCopy {
     pub(super) ignores: bool,
 }
 
+/// A copy of a lane in flight. It is small, because every lane of every copy writes and reads one.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    lane: usize,
+    lane: u32,
     /// The index of its group among the groups of the lane.
     group: u32,
-    to: *mut u8,
-    from: *const u8,
-    bytes: u32,
+    /// The index of the instruction in the copies of the program.
+    copy: u32,
     /// Bytes read from the source; the rest is zero.
     copied: u32,
-    /// The accesses and addresses, for the race detector.
-    ranges: (Access, u64, Access, u64),
+    to: *mut u8,
+    from: *const u8,
+    /// The device addresses of target and source.
+    addresses: (u64, u64),
 }
 
 /// The copies of a warp in flight.
@@ -64,7 +66,7 @@ impl AsyncCopies {
         memories: &mut Memories<'_>,
         lanes: ActiveLanes,
         (target, source, size): (Offset, Offset, Offset),
-        copy: &AsyncCopy,
+        (index, copy): (u32, &AsyncCopy),
     ) -> Result<(), LaneFault> {
         let bytes = copy.to.bytes;
         for lane in lanes.iter() {
@@ -96,15 +98,10 @@ impl AsyncCopies {
                 for word in 0..bytes as usize / size_of_val(&POISON) {
                     to.cast::<u32>().add(word).write_unaligned(POISON);
                 }
-                self.pending.push(Pending {
-                    lane,
-                    group: self.committed[lane],
-                    ranges: (copy.to, to_address, copy.from, origin),
-                    to,
-                    from,
-                    bytes,
-                    copied,
-                });
+                let group = self.committed[lane];
+                let (lane, copy) = (lane as u32, index);
+                let addresses = (to_address, origin);
+                self.pending.push(Pending { lane, group, copy, copied, to, from, addresses });
             }
         }
         Ok(())
@@ -116,23 +113,26 @@ impl AsyncCopies {
     }
 
     /// `cp.async.wait_group`: completes all groups except the last `open`. `None` is
-    /// `cp.async.wait_all`, which completes all copies, committed or not.
+    /// `cp.async.wait_all`, which completes all copies, committed or not. `copies` are the copies
+    /// of the program.
     #[inline(never)]
     pub(super) fn wait(
         &mut self,
         memories: &mut Memories<'_>,
-        mask: u32,
+        (copies, mask): (&[AsyncCopy], u32),
         open: Option<u32>,
     ) -> Result<(), LaneFault> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let (committed, mut seen) = (self.committed, Ok(()));
-        self.pending.retain(|copy| {
-            let closed = open.is_none_or(|n| copy.group < committed[copy.lane].saturating_sub(n));
-            let completes = closed && mask >> copy.lane & 1 != 0;
+        self.pending.retain(|pending| {
+            let committed = committed[pending.lane as usize];
+            let closed = open.is_none_or(|n| pending.group < committed.saturating_sub(n));
+            let completes = closed && mask >> pending.lane & 1 != 0;
             if completes && seen.is_ok() {
-                seen = copy.complete(memories).map_err(|kind| (kind, copy.lane as u32));
+                let copy = &copies[pending.copy as usize];
+                seen = pending.complete(memories, copy).map_err(|kind| (kind, pending.lane));
             }
             !completes
         });
@@ -141,12 +141,12 @@ impl AsyncCopies {
 }
 
 impl Pending {
-    fn complete(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
-        let (to, target, from, origin) = &self.ranges;
-        memories.watch(from, (self.lane, *origin, self.copied), AccessKind::Read)?;
-        memories.watch(to, (self.lane, *target, self.bytes), AccessKind::Write { same: false })?;
-        memories.mark_unfenced(to.space, (*target, u64::from(self.bytes)));
-        let (copied, zeros) = (self.copied as usize, (self.bytes - self.copied) as usize);
+    fn complete(&self, memories: &mut Memories<'_>, copy: &AsyncCopy) -> Result<(), FaultKind> {
+        let ((target, origin), lane, bytes) = (self.addresses, self.lane as usize, copy.to.bytes);
+        memories.watch(&copy.from, (lane, origin, self.copied), AccessKind::Read)?;
+        memories.watch(&copy.to, (lane, target, bytes), AccessKind::Write { same: false })?;
+        memories.mark_unfenced(copy.to.space, (target, u64::from(bytes)));
+        let (copied, zeros) = (self.copied as usize, (bytes - self.copied) as usize);
         // SAFETY: both ranges were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.
         unsafe {

@@ -314,7 +314,8 @@ fn pause_at(barrier: Pause, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next,
 /// Ends the active lanes. Copies without a wait land now.
 fn exit(machine: &mut Machine<'_>, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
     machine.memories.pc = warp.pc;
-    if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, lanes.mask, None) {
+    let copies = (&machine.program.copies[..], lanes.mask);
+    if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, copies, None) {
         return Ok(Next::Pause(Pause::Fault(kind, lane)));
     }
     if let Some(mut proxy) = machine.memories.proxy.take() {

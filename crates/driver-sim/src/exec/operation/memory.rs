@@ -206,18 +206,20 @@ impl Memory<Offset> {
                 }
                 Self::CopyAsync { target, source, size, copy } => {
                     machine.memories.pc = warp.pc;
-                    let copy = machine.program.copies.get_unchecked(copy as usize);
+                    let copy = (copy, machine.program.copies.get_unchecked(copy as usize));
                     let operands = (target, source, size);
                     warp.async_copies.issue(&mut machine.memories, lanes, operands, copy)?;
                 }
                 Self::CommitGroup {} => warp.async_copies.commit(lanes.mask),
                 Self::WaitGroup { pending } => {
                     machine.memories.pc = warp.pc;
-                    warp.async_copies.wait(&mut machine.memories, lanes.mask, Some(pending))?;
+                    let copies = (&machine.program.copies[..], lanes.mask);
+                    warp.async_copies.wait(&mut machine.memories, copies, Some(pending))?;
                 }
                 Self::WaitAll {} => {
                     machine.memories.pc = warp.pc;
-                    warp.async_copies.wait(&mut machine.memories, lanes.mask, None)?;
+                    let copies = (&machine.program.copies[..], lanes.mask);
+                    warp.async_copies.wait(&mut machine.memories, copies, None)?;
                 }
             }
         }
