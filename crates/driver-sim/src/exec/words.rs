@@ -121,7 +121,10 @@ impl<A: Address> Checked<A> {
                 }
             } else if N == 4 {
                 for first in (0..LANES).step_by(4) {
-                    let rows = [0, 1, 2, 3].map(|i| self.host(first + i).cast::<[u32; 4]>().read());
+                    let mut rows = [[0; 4]; 4];
+                    for row in 0..4 {
+                        rows[row] = self.host(first + row).cast::<[u32; 4]>().read();
+                    }
                     let columns = transpose(rows);
                     for part in 0..N {
                         values[part][first..first + 4].copy_from_slice(&columns[part]);
@@ -184,7 +187,7 @@ fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
         };
         // SAFETY: both types are 16 bytes, valid for any bits, and every x86-64 has SSE2.
         unsafe {
-            let [a, b, c, d] = rows.map(|row| std::mem::transmute::<[u32; 4], __m128i>(row));
+            let [a, b, c, d] = std::mem::transmute::<[[u32; 4]; 4], [__m128i; 4]>(rows);
             let (low, high) = (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
             let (low_next, high_next) = (_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
             let columns = [

@@ -2,7 +2,7 @@
 
 use retrograph_ptx::ast::Type;
 
-use crate::exec::rounding::Format;
+use crate::exec::matrix::of_half;
 
 /// The k of a product.
 pub(super) fn steps(dtype: Type) -> usize {
@@ -12,10 +12,18 @@ pub(super) fn steps(dtype: Type) -> usize {
 /// The values of 16-bit elements.
 #[inline(always)]
 pub(super) fn of_halves<const N: usize>(dtype: Type, halves: [u16; N]) -> [f32; N] {
-    match dtype {
-        Type::F16 => halves.map(|half| Format::F16.widen(half.into()) as f32),
-        _ => halves.map(|half| f32::from_bits(u32::from(half) << 16)),
+    // Loops become vector instructions, unlike `map`.
+    let mut values = [0.0; N];
+    if dtype == Type::F16 {
+        for element in 0..N {
+            values[element] = of_half(halves[element].into());
+        }
+    } else {
+        for element in 0..N {
+            values[element] = f32::from_bits(u32::from(halves[element]) << 16);
+        }
     }
+    values
 }
 
 /// Calls `visit` with each element of a that a register of a lane holds: the row among 16, the
