@@ -28,7 +28,10 @@ pub(crate) const BUILD_PROGRAMS: &[&str] =
 /// optimized: compiling them would take longer than running small programs.
 pub(crate) fn profiles() -> Vec<String> {
     let slow = ["retrograph-driver-sim", "regex-automata", "tokenizers"];
-    let unoptimized = slow.map(|name| format!("profile.dev.package.{name}.opt-level=0"));
+    // Many units are compiled in parallel; without optimization they cost nothing else.
+    let unoptimized = slow.into_iter().flat_map(|name| {
+        ["opt-level=0", "codegen-units=256"].map(|it| format!("profile.dev.package.{name}.{it}"))
+    });
     let manifest = root().join("Cargo.toml").display().to_string();
     std::iter::once(manifest)
         .chain(unoptimized)
