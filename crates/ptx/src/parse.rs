@@ -155,6 +155,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    fn expect_name(&mut self, name: &str) -> Result<()> {
+        if self.peek() != Token::Name(name) {
+            return Err(self.unexpected(format!("`{name}`")));
+        }
+        self.take();
+        Ok(())
+    }
+
     /// A non-negative integer that fits in 32 bits.
     fn count(&mut self) -> Result<u32> {
         let at = self.position();
@@ -175,40 +183,57 @@ impl<'a> Cursor<'a> {
         self.labels.take(self.next - 1)
     }
 
-    /// Skips to after the next `;`.
-    fn skip_statement(&mut self) -> Result<()> {
-        while !self.accept(';') {
-            if self.peek() == Token::End {
-                return Err(self.unexpected("`;`"));
-            }
+    /// `.file NUMBER "NAME"`, possibly with a time and a size.
+    fn parse_file(&mut self) -> Result<()> {
+        self.take();
+        let file = self.count()?;
+        let Token::Text(name) = self.peek() else {
+            return Err(self.unexpected("the name of a file"));
+        };
+        self.take();
+        while self.accept(',') {
+            let Token::Number(_) = self.peek() else {
+                return Err(self.unexpected("the time or the size of the file"));
+            };
             self.take();
+        }
+        self.lines.add_file(file, name);
+        Ok(())
+    }
+
+    /// `.loc FILE LINE COLUMN`, possibly with `, function_name LABEL, inlined_at FILE LINE COLUMN`.
+    fn parse_loc(&mut self) -> Result<()> {
+        let at = self.position().line;
+        self.take();
+        let (file, line, _column) = (self.count()?, self.count()?, self.count()?);
+        self.lines.begin(at, file, line);
+        if !self.accept(',') {
+            return Ok(());
+        }
+        self.expect_name("function_name")?;
+        self.name("a label of a debug section")?;
+        if self.accept('+') {
+            self.count()?;
+        }
+        self.expect(',')?;
+        self.expect_name("inlined_at")?;
+        for _ in 0..3 {
+            self.count()?;
         }
         Ok(())
     }
 
-    /// Skips the rest of the line of the previous token.
-    fn skip_line(&mut self) {
-        let line = self.tokens[self.next.saturating_sub(1)].1.line;
-        while self.position().line == line && self.peek() != Token::End {
+    /// `.pragma "TEXT", "TEXT";`
+    fn skip_pragma(&mut self) -> Result<()> {
+        self.take();
+        loop {
+            let Token::Text(_) = self.peek() else {
+                return Err(self.unexpected("the text of a pragma"));
+            };
             self.take();
-        }
-    }
-
-    /// Records the next `.file NUMBER "NAME"` or `.loc FILE LINE COLUMN`.
-    fn record_line(&mut self) {
-        let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|(token, _)| *token);
-        let number = |ahead| match token(ahead) {
-            Some(Token::Number(text)) => u32::try_from(lexer::integer(text)?).ok(),
-            _ => None,
-        };
-        match (self.peek(), number(1), token(2), number(2)) {
-            (Token::Dotted("file"), Some(file), Some(Token::Text(name)), _) => {
-                self.lines.add_file(file, name);
+            if !self.accept(',') {
+                return self.expect(';');
             }
-            (Token::Dotted("loc"), Some(file), _, Some(line)) => {
-                self.lines.begin(self.position().line, file, line);
-            }
-            _ => {}
         }
     }
 
@@ -243,13 +268,10 @@ impl<'a> Cursor<'a> {
     /// Skips a directive without semantics, and records line information.
     fn skip_debug(&mut self) -> Result<bool> {
         match self.peek() {
-            Token::Dotted("loc" | "file") => {
-                self.record_line();
-                self.take();
-                self.skip_line();
-            }
+            Token::Dotted("loc") => self.parse_loc()?,
+            Token::Dotted("file") => self.parse_file()?,
             Token::Dotted("section") => self.skip_block()?,
-            Token::Dotted("pragma") => self.skip_statement()?,
+            Token::Dotted("pragma") => self.skip_pragma()?,
             _ => return Ok(false),
         }
         Ok(true)

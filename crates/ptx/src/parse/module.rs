@@ -245,6 +245,10 @@ fn too_many_bytes(at: Position, found: &str) -> ParseError {
 fn parse_limits(cursor: &mut Cursor<'_>, module: &Module) -> Result<Limits> {
     let mut limits = Limits::default();
     while let Token::Dotted(word) = cursor.peek() {
+        if word == "pragma" {
+            cursor.skip_pragma()?;
+            continue;
+        }
         let at = cursor.position();
         cursor.take();
         let is_of_clusters = word.contains("cluster");
@@ -260,7 +264,6 @@ fn parse_limits(cursor: &mut Cursor<'_>, module: &Module) -> Result<Limits> {
             "reqnctapercluster" => limits.cluster = Some(parse_extent(cursor)?),
             "explicitcluster" => limits.explicit_cluster = true,
             "maxclusterrank" => limits.max_cluster_rank = Some(cursor.count()?),
-            "pragma" => cursor.skip_statement()?,
             _ => return Err(unknown_limit(at, word)),
         }
     }

@@ -73,6 +73,11 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("again: again: ret;", "label `again` again"),
     (".reg .f32 %f<3>;", "`%f0` again"),
     (".reg .q32 %q;", "a type"),
+    (".loc 1 5; ret;", "a number"),
+    (".loc 1 5 1; ret;", "an instruction"),
+    (".loc 1 5 1, inlined_at 1 2 3", "`function_name`"),
+    (".pragma;", "the text of a pragma"),
+    (".pragma \"nounroll\" ret;", "`;`"),
 ];
 
 /// The same for instructions of newer targets.

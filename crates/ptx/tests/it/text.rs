@@ -178,6 +178,28 @@ fn instructions_have_their_line_numbers() {
 }
 
 #[test]
+fn a_statement_after_a_directive_of_its_line_is_kept() {
+    let directives = [
+        ".loc 1 5 1",
+        ".loc 1 5 1 .loc 1 6 1, function_name stop, inlined_at 1 5 1",
+        ".loc 1 5 1 .loc 1 6 1, function_name stop+4, inlined_at 1 5 1",
+        ".loc 1 5\n1",
+        ".pragma \"nounroll\", \"nounroll\";",
+    ];
+    for directive in directives {
+        let text = format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.file 1 \"a.cu\", 7, 9 .func stop() \
+             {{ trap; ret; }}\n.visible .entry k() {{ {directive} trap; ret; }}\n.section \
+             .debug_str {{ stop: .b8 0 }}"
+        );
+        let module = parse(&text).unwrap_or_else(|error| panic!("{directive}: {error}"));
+        assert_eq!(module.functions.len(), 1, "{directive}");
+        assert_eq!(module.entries[0].body.len(), 2, "{directive}");
+        ptxas::must_assemble(&text, "sm_90");
+    }
+}
+
+#[test]
 fn limits_of_clusters_are_read_and_printed() {
     let text = ".version 7.8\n.target sm_90\n.entry a() .reqnctapercluster 2, 3 { ret; }\n\
                 .entry b() .explicitcluster .maxclusterrank 4 { ret; }\n";
