@@ -1,6 +1,6 @@
 //! Checks of a whole module against the instruction table.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::{
     Entry, Instruction, Module, Operand, Parameter, StateSpace, Statement, Symbol, Type, Variable,
@@ -59,7 +59,7 @@ pub enum ValidationError {
     /// A name is declared twice.
     #[error("{entry}: `{name}` is declared twice")]
     Duplicate {
-        /// The entry.
+        /// The entry, or "the module".
         entry: String,
         /// The name.
         name: String,
@@ -85,8 +85,9 @@ pub fn validate(module: &Module) -> Result<(), ValidationError> {
     if isa < min_isa {
         return Err(ValidationError::IsaTooOld { target, min_isa, isa });
     }
+    let outer = module_names(module)?;
     codes(module).try_for_each(|entry| {
-        check_names(module, entry)?;
+        check_names(&outer, entry)?;
         check_labels(entry)?;
         check_body(module, entry, &mut |_| {})
     })
@@ -114,20 +115,39 @@ fn codes(module: &Module) -> impl Iterator<Item = &Entry> {
     module.functions.iter().map(|function| &function.code).chain(&module.entries)
 }
 
-fn check_names(module: &Module, entry: &Entry) -> Result<(), ValidationError> {
-    let parameters = entry.parameters.iter().chain(&entry.results).map(|p| p.name.clone());
-    let functions = module.functions.iter().map(|function| function.code.name.clone());
-    let parameters = parameters.chain(functions);
+/// The names of the variables and functions, and whether each is a variable.
+fn module_names(module: &Module) -> Result<HashMap<&str, bool>, ValidationError> {
+    let functions = module.functions.iter().map(|function| (&function.code.name[..], false));
+    let variables = module.variables.iter().map(|variable| (&variable.name[..], true));
+    let mut seen = HashMap::new();
+    for (name, is_variable) in functions.chain(variables) {
+        if seen.insert(name, is_variable).is_some() {
+            let (entry, name) = ("the module".to_owned(), name.to_owned());
+            return Err(ValidationError::Duplicate { entry, name });
+        }
+    }
+    Ok(seen)
+}
+
+fn check_names(outer: &HashMap<&str, bool>, entry: &Entry) -> Result<(), ValidationError> {
+    let mut seen = HashSet::new();
+    let duplicate = |name| Err(ValidationError::Duplicate { entry: entry.name.clone(), name });
+    for parameter in entry.parameters.iter().chain(&entry.results) {
+        // A parameter may hide a function.
+        let name = &parameter.name;
+        if outer.get(name.as_str()) == Some(&true) || !seen.insert(name.clone()) {
+            return duplicate(name.clone());
+        }
+    }
     let tables = entry.tables.iter().map(|table| table.name.clone());
     let prototypes = entry.prototypes.iter().map(|prototype| prototype.name.clone());
     let tables = tables.chain(prototypes);
-    let variables = entry.variables.iter().chain(&module.variables).map(|v| v.name.clone());
+    let variables = entry.variables.iter().map(|v| v.name.clone());
     let registers = entry.registers.iter().flat_map(|d| (0..d.len()).map(|i| d.name_of(i)));
     let labels = entry.labels.iter().cloned();
-    let mut seen = HashSet::new();
-    for name in parameters.chain(variables).chain(registers).chain(labels).chain(tables) {
-        if !seen.insert(name.clone()) {
-            return Err(ValidationError::Duplicate { entry: entry.name.clone(), name });
+    for name in variables.chain(registers).chain(labels).chain(tables) {
+        if outer.contains_key(name.as_str()) || !seen.insert(name.clone()) {
+            return duplicate(name);
         }
     }
     Ok(())
@@ -172,7 +192,7 @@ fn check_body(
             found,
             expected,
         };
-        if let Some(what) = dangling(entry, instruction) {
+        if let Some(what) = dangling(entry, registers.len(), instruction) {
             return Err(fault(format!("an undeclared {what}"), format!("a declared {what}")));
         }
         let guard = instruction.guard.map(|guard| registers[guard.predicate.0 as usize]);
@@ -197,11 +217,10 @@ fn check_body(
 }
 
 /// Finds a name that the entry does not declare. [`check`] handles symbols.
-fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
-    let count = entry.register_count();
+fn dangling(entry: &Entry, registers: usize, instruction: &Instruction) -> Option<&'static str> {
     let mut missing = None;
     instruction.visit_registers(|register, _| {
-        if register.0 as usize >= count {
+        if register.0 as usize >= registers {
             missing = Some("register");
         }
     });

@@ -1,8 +1,8 @@
-//! Long texts: the time to parse them grows linearly.
+//! Long texts: the time to parse and validate them grows linearly.
 
 use std::time::{Duration, Instant};
 
-use retrograph_ptx::parse;
+use retrograph_ptx::{parse, validate};
 
 /// Names or blocks of a text. A parser that takes quadratic time needs more than half a minute.
 const N: usize = 200_000;
@@ -20,7 +20,7 @@ fn numbered(text: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn the_time_to_parse_grows_linearly() {
+fn the_time_to_parse_and_validate_grows_linearly() {
     let (open, close) = ("{".repeat(N), "}".repeat(N));
     let parameters = (0..N).map(|i| format!(".param .u32 p{i}")).collect::<Vec<_>>().join(", ");
     let variables = numbered(|i| format!(".global .u32 v{i};"));
@@ -33,6 +33,14 @@ fn the_time_to_parse_grows_linearly() {
         ),
         ("one name in many blocks", entry(&"{ .reg .u32 a; }".repeat(N))),
         ("one label in many blocks", entry(&"{ a: bra a; }".repeat(N))),
+        (
+            "registers",
+            entry(&format!(
+                "{}{}",
+                numbered(|i| format!(".reg .u32 r{i};")),
+                numbered(|i| format!("mov.u32 r{i}, 0;"))
+            )),
+        ),
         ("parameters", module(&format!(".func f({parameters}) {{ ret; }}"))),
         (
             "variables and entries",
@@ -42,7 +50,8 @@ fn the_time_to_parse_grows_linearly() {
     ];
     for (name, text) in texts {
         let start = Instant::now();
-        parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let parsed = parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        validate(&parsed).unwrap_or_else(|error| panic!("{name}: {error}"));
         let time = start.elapsed();
         assert!(time < Duration::from_secs(15), "{name}: {time:?}");
     }

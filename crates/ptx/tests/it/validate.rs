@@ -5,6 +5,8 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder};
 use retrograph_ptx::validate::min_isa;
 use retrograph_ptx::{IsaVersion, SmTarget, ValidationError, parse, validate};
 
+use crate::ptxas;
+
 /// A valid module to damage: its third statement is `tanh`, its fourth a branch to its label.
 fn module() -> Module {
     let text = "
@@ -84,6 +86,14 @@ fn labels_and_names_are_defined_once() {
     damaged.entries[0].labels[0] = "n".to_owned();
     let error = validate(&damaged).unwrap_err();
     assert!(matches!(error, ValidationError::Duplicate { .. }), "{error}");
+}
+
+#[test]
+fn a_parameter_with_the_name_of_a_function_is_valid_as_in_ptxas() {
+    let text = ".version 7.0\n.target sm_75\n.address_size 64\n.func f() { ret; }\n\
+                .visible .entry k(.param .u32 f) { ret; }";
+    ptxas::must_assemble(text, "sm_75");
+    assert_eq!(validate(&parse(text).unwrap_or_else(|error| panic!("{error}"))), Ok(()));
 }
 
 #[test]
