@@ -121,9 +121,9 @@ impl Parameter {
         Self { name: name.to_owned(), ty, align: None, length: None, pointer: None }
     }
 
-    /// Size in bytes.
+    /// Size in bytes. Saturates; a parsed parameter has far fewer bytes.
     pub fn size(&self) -> u32 {
-        self.ty.size() * self.length.unwrap_or(1)
+        self.ty.size().saturating_mul(self.length.unwrap_or(1))
     }
 
     /// Alignment in bytes.

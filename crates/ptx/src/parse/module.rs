@@ -6,15 +6,18 @@ use super::body::parse_body;
 use super::lexer::{Position, Token};
 use super::module_scope::ModuleScope;
 use super::scope::Scope;
-use super::variable::{parse_align, parse_length, parse_sized_type, parse_variables};
+use super::variable::{
+    MAX_PARAMETER_BYTES, parse_align, parse_parameter_length, parse_sized_type, parse_variables,
+    too_many_bytes,
+};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
     Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, StateSpace,
 };
 use crate::target::{IsaVersion, SmTarget};
 
-/// The maximum size of parameters in any PTX ISA version.
-const MAX_PARAMETER_BYTES: u32 = 32_764;
+/// The maximum size of the parameters of a kernel before PTX ISA 8.1 and sm_70.
+const OLD_MAX_PARAMETER_BYTES: u32 = 4352;
 
 /// The PTX ISA version and the target that introduced clusters.
 const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
@@ -43,6 +46,10 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
             parse_function(cursor, &mut scope, linkage)?;
             cursor.end_of_lines();
         } else if cursor.accept_word("entry") {
+            if linkage == Linkage::Extern {
+                let expected = "`.visible`, `.weak` or nothing before `.entry`";
+                return Err(ParseError::new(at, "`.extern` before an entry", expected));
+            }
             let entry = parse_entry(cursor, &scope)?;
             scope.add_entry(at, entry)?;
             cursor.end_of_lines();
@@ -134,11 +141,24 @@ fn parse_entry(cursor: &mut Cursor<'_>, outer: &ModuleScope) -> Result<Entry> {
     let mut entry = Entry { name, ..Entry::default() };
     let at = cursor.position();
     entry.parameters = parse_parameters(cursor, outer, &mut HashSet::new())?;
-    let bytes = |parameter: &Parameter| u64::from(parameter.size());
-    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(MAX_PARAMETER_BYTES) {
-        return Err(too_many_bytes(at, "more"));
+    if let Some(empty) = entry.parameters.iter().find(|parameter| parameter.length == Some(0)) {
+        let found = format!("the array `{}` without a length", empty.name);
+        return Err(ParseError::new(at, found, "parameters of an entry with a size"));
     }
+    let Module { isa, target, .. } = outer.module;
+    let is_old = isa < IsaVersion::new(8, 1) || target.number < 70;
+    let limit = if is_old { OLD_MAX_PARAMETER_BYTES } else { MAX_PARAMETER_BYTES };
+    let bytes = |parameter: &Parameter| u64::from(parameter.size());
+    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(limit) {
+        let error = too_many_bytes(at, "more", limit);
+        return Err(if is_old { error.help("more need PTX ISA 8.1 and sm_70") } else { error });
+    }
+    let at = cursor.position();
     entry.limits = parse_limits(cursor, &outer.module)?;
+    if entry.limits.max_threads.is_some() && entry.limits.required_threads.is_some() {
+        let expected = "only one of them";
+        return Err(ParseError::new(at, "`.maxntid` and `.reqntid`", expected));
+    }
     cursor.expect('{')?;
     let mut scope = Scope::new(outer, entry);
     parse_body(cursor, &mut scope)?;
@@ -229,17 +249,8 @@ pub(super) fn parse_parameter(cursor: &mut Cursor<'_>, in_prototype: bool) -> Re
     } else {
         cursor.name("the name of the parameter")?.to_owned()
     };
-    let at = cursor.position();
-    let length = parse_length(cursor)?;
-    if length.is_some_and(|length| length > MAX_PARAMETER_BYTES) {
-        return Err(too_many_bytes(at, "a longer array"));
-    }
+    let length = parse_parameter_length(cursor)?;
     Ok(Parameter { name, ty, align, length, pointer })
-}
-
-fn too_many_bytes(at: Position, found: &str) -> ParseError {
-    let expected = format!("at most {MAX_PARAMETER_BYTES} bytes of parameters");
-    ParseError::new(at, found, expected)
 }
 
 fn parse_limits(cursor: &mut Cursor<'_>, module: &Module) -> Result<Limits> {

@@ -34,6 +34,9 @@ impl ModuleScope {
 
     /// Adds an entry.
     pub(super) fn add_entry(&mut self, at: Position, entry: Entry) -> Result<()> {
+        if self.meanings.contains_key(&entry.name) {
+            return Err(taken(at, &entry.name));
+        }
         if !self.entries.insert(entry.name.clone()) {
             let found = format!("entry `{}` again", entry.name);
             return Err(ParseError::new(at, found, "an entry name that is not taken"));
@@ -48,13 +51,13 @@ impl ModuleScope {
         let again = |name: &str| Err(taken(at, name));
         let known = match self.find(&variable.name) {
             Some(Meaning::Symbol(Symbol::Module(index))) => index,
-            Some(_) => return again(&variable.name),
-            None => {
+            None if !self.entries.contains(&variable.name) => {
                 let symbol = Symbol::Module(self.module.variables.len() as u32);
                 self.meanings.insert(variable.name.clone(), Meaning::Symbol(symbol));
                 self.module.variables.push(variable);
                 return Ok(());
             }
+            _ => return again(&variable.name),
         };
         let known = &mut self.module.variables[known as usize];
         let is_same = (known.space, known.ty) == (variable.space, variable.ty);

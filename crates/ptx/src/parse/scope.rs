@@ -103,7 +103,9 @@ impl<'m> Scope<'m> {
             let found = format!("label `{name}`, which is also a variable");
             return Err(ParseError::new(at, found, "a name that is not taken"));
         }
-        if !self.names.insert(name, meaning) {
+        // The parameters are in the scope of the outermost block.
+        let is_parameter = self.depth == 1 && self.names.get(name).is_some();
+        if is_parameter || !self.names.insert(name, meaning) {
             return Err(ParseError::new(at, format!("`{name}` again"), "a name that is not taken"));
         }
         Ok(())
@@ -187,6 +189,10 @@ impl<'m> Scope<'m> {
     /// Places a label.
     pub(super) fn place(&mut self, at: Position, name: &str) -> Result<LabelId> {
         let id = self.label(at, name)?;
+        if self.depth == 1 && self.names.get(name).is_some() {
+            let found = format!("label `{name}`, which is also a parameter");
+            return Err(ParseError::new(at, found, "a name that is not taken"));
+        }
         let is_here = self.labels.is_here(name);
         let label = self.labels.get_mut(name).filter(|_| is_here);
         if label.is_none_or(|label| std::mem::replace(&mut label.placed, true)) {

@@ -1,9 +1,12 @@
 //! Declarations of variables.
 
-use super::lexer::Token;
+use super::lexer::{Position, Token};
 use super::operand::constant;
 use super::{Cursor, ParseError, Result};
 use crate::ast::{Immediate, Linkage, Modifier, StateSpace, Type, Variable};
+
+/// The maximum size of parameters in any PTX ISA version.
+pub(super) const MAX_PARAMETER_BYTES: u32 = 32_764;
 
 /// `.align n`, if present.
 pub(super) fn parse_align(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
@@ -60,8 +63,14 @@ pub(super) fn parse_variables(
     loop {
         let name = cursor.name("the name of a variable")?.to_owned();
         let at = cursor.position();
-        let length = parse_length(cursor)?;
-        let initial = if cursor.accept('=') { parse_initial(cursor, ty)? } else { Vec::new() };
+        let length = match space {
+            Space::Param => parse_parameter_length(cursor)?,
+            _ => parse_length(cursor)?,
+        };
+        let initial = match cursor.accept('=') {
+            true => parse_initial(cursor, (space, ty, length))?,
+            false => Vec::new(),
+        };
         if length == Some(0) && initial.is_empty() && linkage != Linkage::Extern {
             let expected = "a length; only extern variables may leave it out";
             return Err(ParseError::new(at, "an array without a length", expected));
@@ -102,15 +111,53 @@ pub(super) fn parse_length(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
     Ok(Some(length))
 }
 
-/// The value of a scalar, or a list of values in braces.
-fn parse_initial(cursor: &mut Cursor<'_>, ty: Type) -> Result<Vec<Immediate>> {
-    if !cursor.accept('{') {
-        return Ok(vec![constant(cursor, ty)?]);
+/// The length of a parameter, or of a variable that holds an argument.
+pub(super) fn parse_parameter_length(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
+    let at = cursor.position();
+    let length = parse_length(cursor)?;
+    if length.is_some_and(|length| length > MAX_PARAMETER_BYTES) {
+        return Err(too_many_bytes(at, "a longer array", MAX_PARAMETER_BYTES));
     }
-    let mut list = vec![constant(cursor, ty)?];
-    while cursor.accept(',') {
-        list.push(constant(cursor, ty)?);
+    Ok(length)
+}
+
+pub(super) fn too_many_bytes(at: Position, found: &str, limit: u32) -> ParseError {
+    ParseError::new(at, found, format!("at most {limit} bytes of parameters"))
+}
+
+/// The value of a scalar, or a list of values in braces for an array.
+fn parse_initial(
+    cursor: &mut Cursor<'_>,
+    (space, ty, length): (Space, Type, Option<u32>),
+) -> Result<Vec<Immediate>> {
+    if !matches!(space, Space::Global | Space::Const) {
+        let expected = "no initial value; only `.global` and `.const` variables have one";
+        return Err(cursor.unexpected(expected));
+    }
+    let Some(length) = length else { return Ok(vec![initial_value(cursor, ty)?]) };
+    cursor.expect('{')?;
+    let mut list = Vec::new();
+    loop {
+        // An array without a length is as long as its values.
+        if length != 0 && list.len() == length as usize {
+            return Err(cursor.unexpected(format!("at most {length} initial values")));
+        }
+        list.push(initial_value(cursor, ty)?);
+        if !cursor.accept(',') {
+            break;
+        }
     }
     cursor.expect('}')?;
     Ok(list)
+}
+
+fn initial_value(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
+    let at = cursor.position();
+    match constant(cursor, ty)? {
+        Immediate::Integer(value) if ty.is_float() => {
+            let expected = format!("a float, as the variable has type .{ty}");
+            Err(ParseError::new(at, format!("`{value}`"), expected))
+        }
+        value => Ok(value),
+    }
 }

@@ -242,3 +242,38 @@ fn whole_texts_are_rejected_with_a_reason() {
         assert!(said.contains(words), "{text}: {said}");
     }
 }
+
+/// Declarations that neither the parser nor `ptxas` accepts, and words of the parser's message.
+const DECLARATIONS: &[(&str, &str)] = &[
+    (
+        ".func f(.param .b64 a[4]) { ret; } .entry k() { .param .b64 p[536870916]; call f, (p); }",
+        "bytes of parameters",
+    ),
+    (".global .u32 a[2] = {1, 2, 3};", "at most 2 initial values"),
+    (".global .u32 a = {1};", "a constant"),
+    (".global .u32 a[2] = 1;", "`{`"),
+    (".global .f32 a[2] = {1.0, 2};", "a float, as the variable has type .f32"),
+    (".shared .u32 a[2] = {1, 2};", "no initial value"),
+    (".entry k(.param .b8 a[]) { }", "`a` without a length"),
+    (".entry k(.param .b8 a[4353]) { }", "at most 4352 bytes of parameters"),
+    (".entry k() .maxntid 64 .reqntid 32 { }", "only one of them"),
+    (".extern .entry k() { }", "`.extern` before an entry"),
+    (".func k() { ret; } .entry k() { }", "`k` again"),
+    (".entry k() { } .func k() { ret; }", "`k` again"),
+    (".global .u32 k; .entry k() { }", "`k` again"),
+    (".entry k() { } .global .u32 k;", "`k` again"),
+    (".entry k(.param .u32 a) { .reg .u32 a; }", "`a` again"),
+    (".entry k(.param .u32 a) { a: ret; }", "also a parameter"),
+];
+
+#[test]
+fn declarations_that_ptxas_rejects_are_rejected() {
+    for (declarations, words) in DECLARATIONS {
+        let text = format!(".version 7.0\n.target sm_80\n.address_size 64\n{declarations}");
+        let said = parse(&text).expect_err(&text).to_string();
+        assert!(said.contains(words), "{declarations}: {said}");
+        if ptxas::assemble(&text, "sm_80") == Some(Ok(())) {
+            panic!("ptxas takes `{declarations}`; then the parser should");
+        }
+    }
+}
