@@ -123,7 +123,11 @@ impl Launcher {
         let local_rank = self.number(get, self.local_rank)?;
         let ranks = ranks(self.name, rank, count)?;
         let one_host = match get(self.local_count) {
-            Some(text) => number(self.name, self.local_count, &text)? == count,
+            Some(text) => {
+                let local_count = number(self.name, self.local_count, &text)?;
+                self.check_local(local_rank, local_count, count)?;
+                local_count == count
+            }
             None => get("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes == "1"),
         };
         let port = self.port(get)?;
@@ -141,6 +145,19 @@ impl Launcher {
             hosts: rank == 0,
             starter: self.name,
         })
+    }
+
+    /// Fails if the launcher contradicts itself. Ranks would wait for others that never come.
+    fn check_local(&self, rank: usize, local: usize, count: usize) -> Result<(), CliError> {
+        if rank < local && local <= count {
+            return Ok(());
+        }
+        let Self { name, local_rank, local_count, count: all, .. } = self;
+        Err(CliError::Ranks(format!(
+            "{name} contradicts itself: {local_rank} is {rank}, {local_count} is {local} and {all} \
+             is {count}; local ranks are counted from 0, and a host has at most all ranks; correct \
+             them"
+        )))
     }
 
     fn number(&self, get: Get<'_>, name: &'static str) -> Result<usize, CliError> {
@@ -176,7 +193,9 @@ impl Launcher {
         let port = number(self.name, "MASTER_PORT", &text)?;
         // The torchrun agent itself listens on this port, for its store.
         let taken = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|used| used == "True");
-        u16::try_from(port + usize::from(taken)).map_err(|_| {
+        let port = Some(port).filter(|&port| port != 0);
+        let port = port.and_then(|port| port.checked_add(usize::from(taken)));
+        port.and_then(|port| u16::try_from(port).ok()).ok_or_else(|| {
             CliError::Ranks(format!("MASTER_PORT is `{text}`, not a port; set it to a free port"))
         })
     }
@@ -312,7 +331,17 @@ mod tests {
         };
         assert!(with("LOCAL_RANK", "x").contains("LOCAL_RANK of torchrun is `x`"));
         assert!(with("RANK", "4").contains("rank 4 of 4"));
-        assert!(with("MASTER_PORT", "70000").contains("MASTER_PORT is `70000`"));
+        for port in ["70000", "0", "18446744073709551615"] {
+            let variables = [("MASTER_PORT", port), ("TORCHELASTIC_USE_AGENT_STORE", "True")];
+            let error = found(&[&variables[..], &TORCH].concat()).unwrap_err();
+            assert!(error.contains(&format!("MASTER_PORT is `{port}`")), "{error}");
+        }
+        let contradiction = with("LOCAL_RANK", "2");
+        assert!(
+            contradiction.contains("LOCAL_RANK is 2, LOCAL_WORLD_SIZE is 2"),
+            "{contradiction}"
+        );
+        assert!(with("LOCAL_WORLD_SIZE", "5").contains("WORLD_SIZE is 4"));
         let error = found(&[("RANK", "0"), ("WORLD_SIZE", "2")]).unwrap_err();
         assert!(error.contains("LOCAL_RANK is not set"), "{error}");
     }
