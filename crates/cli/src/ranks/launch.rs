@@ -147,7 +147,8 @@ fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, C
     let (rank, reason) =
         coordinator.failure().unwrap_or((0, "its process ended without an error".to_owned()));
     Err(CliError::Ranks(format!(
-        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint"
+        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint, \
+         if there is one"
     )))
 }
 
