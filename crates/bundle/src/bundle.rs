@@ -151,7 +151,11 @@ impl Bundle {
         let path = path.as_ref();
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let write = || {
-            let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            let mut builder = tempfile::Builder::new();
+            // A temporary file is otherwise readable by its owner only. The umask applies.
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
             let index = write(entries);
             file.write_all(MAGIC)?;
             file.write_all(&FORMAT.to_le_bytes())?;

@@ -85,6 +85,18 @@ fn two_targets_of_one_device_are_both_written() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_bundle_has_the_permissions_of_any_new_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, path, built) = build(COPY, &[image("store", STORE, &["sm_90"])]);
+    built.unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    let other = folder.path().join("other");
+    fs::write(&other, "").unwrap();
+    assert_eq!(mode(&path), mode(&other));
+}
+
+#[test]
 fn the_same_images_give_the_same_bytes() {
     let images: Vec<_> = (0..20)
         .map(|i| image(&format!("store {i}"), &format!("{STORE}// {i}"), &["sm_80", "sm_90"]))
@@ -140,7 +152,8 @@ fn an_assembler_that_makes_no_code_or_takes_too_long_is_an_error() {
     let target = "sm_80".parse().unwrap();
     let nothing = program(folder.path(), "exit 0");
     let error = nothing.assemble(STORE, target).unwrap_err();
-    assert!(matches!(error, AssembleError::Io { .. }), "{error}");
+    assert!(matches!(error, AssembleError::NoCode { .. }), "{error}");
+    assert!(error.to_string().contains("program wrote no code"), "{error}");
     let slow = program(folder.path(), "sleep 60").with_timeout(Duration::from_millis(20));
     let error = slow.assemble(STORE, target).unwrap_err();
     assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
