@@ -38,6 +38,12 @@ pub enum AssembleError {
         /// Its messages.
         log: String,
     },
+    /// The assembler reported success, but wrote no code.
+    #[error("{} wrote no code; name the ptxas of a CUDA toolkit", assembler.display())]
+    NoCode {
+        /// The assembler.
+        assembler: PathBuf,
+    },
     /// The assembler exceeded its time limit and was killed.
     #[error(
         "{} was killed after {} s; raise its timeout",
@@ -89,22 +95,27 @@ impl Assembler {
     /// # Errors
     /// [`AssembleError`].
     pub fn assemble(&self, ptx: &str, target: SmTarget) -> Result<Vec<u8>, AssembleError> {
-        let io = |source| self.io(source);
-        let folder = tempfile::tempdir().map_err(io)?;
+        let failed = |source| self.io(source);
+        let folder = tempfile::tempdir().map_err(failed)?;
         let [source, code, log] =
             ["image.ptx", "image.cubin", "log"].map(|name| folder.path().join(name));
-        std::fs::write(&source, ptx).map_err(io)?;
+        std::fs::write(&source, ptx).map_err(failed)?;
         // A pipe could stay open after the assembler ends, held by its child processes.
-        let errors = File::create(&log).map_err(io)?;
+        let errors = File::create(&log).map_err(failed)?;
         let mut command = Command::new(&self.path);
         command.arg(format!("-arch={target}")).arg(&source).arg("-o").arg(&code);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let child = command.spawn().map_err(io)?;
+        let child = command.spawn().map_err(failed)?;
         let status = self.end_of(child)?;
         if !status.success() {
-            return Err(self.refused(status, &std::fs::read(&log).map_err(io)?));
+            return Err(self.refused(status, &std::fs::read(&log).map_err(failed)?));
         }
-        std::fs::read(&code).map_err(io)
+        match std::fs::read(&code) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(AssembleError::NoCode { assembler: self.path.clone() })
+            }
+            read => read.map_err(failed),
+        }
     }
 
     /// Waits for `child`, and kills it after the limit. Polls, since the standard library has no
