@@ -15,6 +15,12 @@ pub enum Error {
     /// Cargo sets `OUT_DIR` for build scripts, and it is absent.
     #[error("OUT_DIR is not set; call this from a build script, or `build` with a folder")]
     NoOutDir,
+    /// The name of the Rust file is not a file name.
+    #[error("`{name}` cannot name a Rust file; use letters, digits and `_`")]
+    Module {
+        /// The name.
+        name: String,
+    },
     /// The name of an image cannot become the name of a constant.
     #[error("`{name}` cannot name a constant; name the image with letters, digits and `_`")]
     Name {

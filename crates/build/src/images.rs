@@ -107,6 +107,10 @@ impl Images {
     /// # Errors
     /// [`Error`], for the first invalid image.
     pub fn build(&self, out: &Path, variable: Variables<'_>) -> Result<Built, Error> {
+        // The files of other names could be outside `out`.
+        if Path::new(&self.name).file_name().is_none_or(|name| name != self.name.as_str()) {
+            return Err(Error::Module { name: self.name.clone() });
+        }
         let folder = out.join(&self.name);
         let write_error = |path: &Path, source| Error::Write { path: path.to_owned(), source };
         fs::create_dir_all(&folder).map_err(|source| write_error(&folder, source))?;

@@ -79,6 +79,17 @@ fn names_are_checked() {
 }
 
 #[test]
+fn the_rust_file_is_in_the_folder_of_the_build() {
+    let place = Place::new();
+    for name in ["", "..", "../kernels", "a/kernels", "/kernels", "kernels/"] {
+        let image = Image::ptx("scale", SCALE);
+        let images = Images::new(name).targets(["sm_80"]).image(image);
+        let error = place.build(&images.assembly(Assembly::IfFound)).unwrap_err();
+        assert!(matches!(&error, Error::Module { name: found } if found == name), "{error}");
+    }
+}
+
+#[test]
 fn targets_are_checked() {
     let place = with_ptxas();
     let of = |targets: &[&str]| {
