@@ -10,6 +10,8 @@ use std::process::Command;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy as _;
 
+use crate::settings::{BadSetting, Settings};
+
 const FILE: &str = "libcuda.so.1";
 /// The name that linkers, and some programs, look for.
 const LINK: &str = "libcuda.so";
@@ -89,6 +91,8 @@ enum OnUnsupported {
 enum ProgramError {
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+    #[error("{name} is {value:?}; set it to {wanted}")]
+    Setting { name: String, value: OsString, wanted: &'static str },
     #[error("cannot start {program:?}: {source}")]
     Start { program: OsString, source: io::Error },
     #[error("{path} cannot be in the library path, because it contains a `:`; choose another path")]
@@ -124,6 +128,10 @@ pub(crate) fn run() -> i32 {
 
 /// Replaces this process with the program. Returns only if that fails.
 fn start(run: &Run) -> Result<(), ProgramError> {
+    let variables = run.variables();
+    check(&variables)?;
+    let report = run.create_report()?;
+    let variables = variables.into_iter().chain(report);
     let folder = etcetera::choose_base_strategy()?.cache_dir().join("retrograph/sim");
     let library = itself()?;
     let folder = folder.join(folder_name(&library));
@@ -135,10 +143,26 @@ fn start(run: &Run) -> Result<(), ProgramError> {
     let program = run.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
     command.args(run.command.iter().skip(1)).env("LD_LIBRARY_PATH", search_path(&folder));
-    for (name, value) in run.variables()? {
+    for (name, value) in variables {
         command.env(name, value);
     }
     Err(ProgramError::Start { program, source: command.exec() })
+}
+
+/// Checks the settings that the program gets. The library could only abort the program.
+fn check(options: &[(&'static str, OsString)]) -> Result<(), ProgramError> {
+    let option = |name: &str| options.iter().find(|(known, _)| *known == name);
+    let read = Settings::read(&|name| match option(name) {
+        Some((_, value)) => Some(value.clone()),
+        None => std::env::var_os(name),
+    });
+    read.map(drop).map_err(|BadSetting { name, value, wanted }| {
+        let name = match (option(name), name.strip_prefix("RETROGRAPH_SIM_")) {
+            (Some(_), Some(word)) => format!("--{}", word.to_lowercase().replace('_', "-")),
+            _ => name.to_owned(),
+        };
+        ProgramError::Setting { name, value, wanted }
+    })
 }
 
 /// Returns the folder followed by the previous search path.
@@ -152,8 +176,8 @@ fn search_path(folder: &Path) -> OsString {
 }
 
 impl Run {
-    /// The variables that the given options set.
-    fn variables(&self) -> Result<Vec<(&'static str, OsString)>, ProgramError> {
+    /// The variables that the given options set, except that of the report.
+    fn variables(&self) -> Vec<(&'static str, OsString)> {
         let order = self.order.map(|order| match order {
             Order::Adversarial => "adversarial",
             Order::Prompt => "prompt",
@@ -173,17 +197,20 @@ impl Run {
             ("RETROGRAPH_SIM_THREADS", self.threads.as_deref()),
             ("RETROGRAPH_SIM_ON_UNSUPPORTED", on_unsupported),
         ];
-        let mut variables: Vec<_> = options
+        options
             .into_iter()
             .filter_map(|(name, value)| Some((name, OsString::from(value?))))
-            .collect();
-        if let Some(path) = &self.report {
-            // Processes of the program may have other working directories, and append to the file.
-            let failed = |source| ProgramError::Write { path: path.clone(), source };
-            std::fs::File::create(path).map_err(failed)?;
-            variables.push(("RETROGRAPH_SIM_REPORT", path.canonicalize().map_err(failed)?.into()));
-        }
-        Ok(variables)
+            .collect()
+    }
+
+    /// Creates the file of the report, if there is one, and returns its variable.
+    fn create_report(&self) -> Result<Option<(&'static str, OsString)>, ProgramError> {
+        let Some(path) = &self.report else { return Ok(None) };
+        // Processes of the program may have other working directories, and append to the file.
+        let failed = |source| ProgramError::Write { path: path.clone(), source };
+        std::fs::File::create(path).map_err(failed)?;
+        let path = path.canonicalize().map_err(failed)?;
+        Ok(Some(("RETROGRAPH_SIM_REPORT", path.into())))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Settings from environment variables, the only way to configure the library in an unmodified
 //! program.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -27,9 +28,9 @@ pub(crate) enum OnUnsupported {
 /// An invalid variable.
 #[derive(Debug)]
 pub(crate) struct BadSetting {
-    name: &'static str,
-    value: String,
-    wanted: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) value: OsString,
+    pub(crate) wanted: &'static str,
 }
 
 impl fmt::Display for BadSetting {
@@ -41,10 +42,10 @@ impl fmt::Display for BadSetting {
 impl Settings {
     /// Reads the variables `RETROGRAPH_SIM_…`; docs/sim-libcuda.md lists them.
     pub(crate) fn from_environment() -> Result<Self, BadSetting> {
-        Self::read(&|name| std::env::var(name).ok())
+        Self::read(&|name| std::env::var_os(name))
     }
 
-    fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, BadSetting> {
+    pub(crate) fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, BadSetting> {
         let defaults = Config::default();
         let reader = Reader { variable };
         let config = Config {
@@ -95,7 +96,7 @@ impl Settings {
 }
 
 struct Reader<'a> {
-    variable: &'a dyn Fn(&str) -> Option<String>,
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
 impl Reader<'_> {
@@ -106,7 +107,7 @@ impl Reader<'_> {
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, BadSetting> {
         let Some(value) = (self.variable)(name) else { return Ok(None) };
-        match parse(&value) {
+        match value.to_str().and_then(parse) {
             Some(parsed) => Ok(Some(parsed)),
             None => Err(BadSetting { name, value, wanted }),
         }
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     fn read(name: &str, value: &str) -> Result<Settings, BadSetting> {
-        Settings::read(&|asked| (asked == name).then(|| value.to_owned()))
+        Settings::read(&|asked| (asked == name).then(|| value.into()))
     }
 
     #[test]
@@ -170,6 +171,17 @@ mod tests {
         assert_eq!(report(""), None);
         let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort").unwrap();
         assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
+    }
+
+    #[test]
+    fn a_value_that_is_not_unicode_is_a_path_or_an_error() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let value = OsStr::from_bytes(b"\xff");
+        let read = |name| Settings::read(&|asked| (asked == name).then(|| value.to_owned()));
+        assert_eq!(read("RETROGRAPH_SIM_REPORT").unwrap().report, Some(PathBuf::from(value)));
+        let error = read("RETROGRAPH_SIM_MEMORY").unwrap_err().to_string();
+        assert!(error.contains(r#"RETROGRAPH_SIM_MEMORY is "\xFF""#), "{error}");
     }
 
     #[test]

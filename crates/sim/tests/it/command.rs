@@ -47,6 +47,21 @@ fn command(folder: &Path) -> Command {
     command
 }
 
+#[test]
+fn an_invalid_option_or_variable_is_named_before_the_program_starts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = |command: &mut Command| {
+        let output = command.args(["--", "echo", "started"]).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let option = said(command(folder.path()).args(["run", "--memory", "1.5G"]));
+    assert!(option.contains(r#"--memory is "1.5G"; set it to bytes"#), "{option}");
+    let variable = said(command(folder.path()).env("RETROGRAPH_SIM_RACES", "yes").arg("run"));
+    assert!(variable.contains(r#"RETROGRAPH_SIM_RACES is "yes"; set it to 0 or 1"#), "{variable}");
+}
+
 /// The reports in a file, one a line.
 fn reports(path: &Path) -> Vec<Value> {
     let lines = std::fs::read_to_string(path).expect("there is a report");
