@@ -58,10 +58,10 @@ pub enum FaultKind {
     /// The kernel called `cudaGraphSetConditional`, but its launch is not part of a graph.
     #[error("cudaGraphSetConditional in a launch that is not part of a graph")]
     OutsideGraph,
-    /// Threads wait at different barriers, or at different instructions, for each other.
-    #[error("threads wait for each other at different barriers")]
+    /// Threads of a warp wait at different barriers, or at different instructions, for each other.
+    #[error("threads of one warp wait for each other at different barriers")]
     BarrierDivergence,
-    /// No warp of a block can make progress, and at least one waits for an mbarrier.
+    /// No warp of a block can make progress.
     #[error("no warp of the block can make progress: {waiting}; it stopped")]
     Deadlock {
         /// The barrier or mbarrier of each warp.

@@ -134,7 +134,7 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
         attention.launch().unwrap_err().to_string()
     };
     let one = SplitMatrix { terms: View::new(1 << 22, 512), term_count: 1, ..matrix() };
-    assert!(refused([matrix(), one, matrix()]).contains("two parts"));
+    assert!(refused([matrix(), one, matrix()]).contains("two terms"));
     let short = SplitMatrix { scales: View::new(1 << 23, 3), ..matrix() };
     assert!(refused([short, matrix(), matrix()]).contains("the scales of q"));
     let bf16 = View::<u64, bf16>::new(4096, 512).into();

@@ -102,6 +102,7 @@ impl BlockRunner<'_> {
             return BlockFault { kind, block: self.ctaid, thread, pc };
         }
         let warp = self.barriers.first_waiting().unwrap_or(0);
-        self.fault_before(FaultKind::BarrierDivergence, warp)
+        let (_, _, waiting) = self.describe_waits();
+        self.fault_before(FaultKind::Deadlock { waiting }, warp)
     }
 }

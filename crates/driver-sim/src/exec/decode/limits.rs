@@ -32,12 +32,15 @@ impl Decoder<'_> {
         Err(DecodeError::TooMuchMemory { kernel, space, variable, bytes, limit })
     }
 
-    /// The largest variable in a space that the kernel may use.
+    /// The largest variable in a space that the kernel may use. Arguments are in local memory.
     fn largest(&self, space: StateSpace) -> String {
         let codes = self.module.functions.iter().map(|function| &function.code);
         let codes = codes.chain([self.frame.entry]);
         let variables = codes.flat_map(|code| &code.variables).chain(&self.module.variables);
-        let of_space = variables.filter(|variable| variable.space == space);
+        let of_space = variables.filter(|variable| match variable.space {
+            StateSpace::Param => space == StateSpace::Local,
+            other => other == space,
+        });
         of_space.max_by_key(|v| v.size()).map_or(String::new(), |v: &Variable| v.name.clone())
     }
 }

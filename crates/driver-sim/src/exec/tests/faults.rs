@@ -92,7 +92,25 @@ fn a_barrier_that_some_lanes_do_not_reach() {
     assert_eq!(fault_of(&kernel(guarded), 32, 4).kind, FaultKind::BarrierDivergence);
     // Warps at different barriers wait forever.
     let warps = "setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;";
-    assert_eq!(fault_of(&kernel(warps), 64, 4).kind, FaultKind::BarrierDivergence);
+    let waits = |body: &str| match fault_of(&kernel(body), 64, 4).kind {
+        FaultKind::Deadlock { waiting } => waiting,
+        other => panic!("{other}"),
+    };
+    assert_eq!(
+        waits(warps),
+        "warp 0 waits at barrier 0 for all threads; warp 1 waits at barrier 1 for all threads"
+    );
+    assert_eq!(
+        waits("bar.sync 0, 2048;"),
+        "warp 0 waits at barrier 0 for 2048 threads; warp 1 waits at barrier 0 for 2048 threads"
+    );
+}
+
+#[test]
+fn arguments_beyond_local_memory_are_named() {
+    let text = kernel_with(".param .b64 large[30000], larger[32000], small[30000];", "");
+    let error = decode(&text).unwrap_err().to_string();
+    assert!(error.contains("its largest variable is `larger`"), "{error}");
 }
 
 #[test]
