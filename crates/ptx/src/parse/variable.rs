@@ -64,7 +64,7 @@ pub(super) fn parse_variables(
         let name = cursor.name("the name of a variable")?.to_owned();
         let at = cursor.position();
         let length = match space {
-            Space::Param => parse_parameter_length(cursor)?,
+            StateSpace::Param => parse_parameter_length(cursor)?,
             _ => parse_length(cursor)?,
         };
         let initial = match cursor.accept('=') {
@@ -128,9 +128,9 @@ pub(super) fn too_many_bytes(at: Position, found: &str, limit: u32) -> ParseErro
 /// The value of a scalar, or a list of values in braces for an array.
 fn parse_initial(
     cursor: &mut Cursor<'_>,
-    (space, ty, length): (Space, Type, Option<u32>),
+    (space, ty, length): (StateSpace, Type, Option<u32>),
 ) -> Result<Vec<Immediate>> {
-    if !matches!(space, Space::Global | Space::Const) {
+    if !matches!(space, StateSpace::Global | StateSpace::Const) {
         let expected = "no initial value; only `.global` and `.const` variables have one";
         return Err(cursor.unexpected(expected));
     }
