@@ -1,8 +1,9 @@
 //! Execution of a cluster: its blocks take turns on one host thread.
 //!
-//! Blocks of a cluster synchronize at its barrier and access each other's shared memory (distributed
-//! shared memory). Loads, stores and atomics act at once. Arrivals at mbarriers and bulk copies are
-//! messages, delivered at the end of the sender's turn, before any other block runs.
+//! Blocks of a cluster synchronize at its barrier and access each other's shared memory
+//! (distributed shared memory). Loads, stores and atomics act at once. Arrivals at mbarriers and
+//! bulk copies are messages, delivered at the end of the sender's turn, before any other block
+//! runs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
