@@ -143,19 +143,38 @@ impl Bundle {
         Self::from_static(include_bytes!(env!("RETROGRAPH_BUNDLE")))
     }
 
-    /// Writes a bundle atomically: readers see the old file or the new one.
+    /// Writes a bundle atomically: readers see the old file or the new one. It has the permissions
+    /// of any new file.
     ///
     /// # Errors
     /// [`BundleError::Io`].
     pub fn write(path: impl AsRef<Path>, entries: &[BundleEntry]) -> Result<(), BundleError> {
-        let path = path.as_ref();
+        let mut temporary = tempfile::Builder::new();
+        // A temporary file is otherwise readable by its owner only. The umask applies.
+        #[cfg(unix)]
+        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        Self::write_by(&temporary, path.as_ref(), entries)
+    }
+
+    /// As [`Bundle::write`], but only the owner can read and write the file.
+    ///
+    /// # Errors
+    /// [`BundleError::Io`].
+    pub fn write_private(
+        path: impl AsRef<Path>,
+        entries: &[BundleEntry],
+    ) -> Result<(), BundleError> {
+        Self::write_by(&tempfile::Builder::new(), path.as_ref(), entries)
+    }
+
+    fn write_by(
+        temporary: &tempfile::Builder<'_, '_>,
+        path: &Path,
+        entries: &[BundleEntry],
+    ) -> Result<(), BundleError> {
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let write = || {
-            let mut builder = tempfile::Builder::new();
-            // A temporary file is otherwise readable by its owner only. The umask applies.
-            #[cfg(unix)]
-            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+            let mut file = temporary.tempfile_in(folder.unwrap_or(Path::new(".")))?;
             let index = write(entries);
             file.write_all(MAGIC)?;
             file.write_all(&FORMAT.to_le_bytes())?;

@@ -148,7 +148,7 @@ impl CacheDir {
             producer: key.producer(),
             code: code.to_owned(),
         };
-        Ok(Bundle::write(self.path.join(key.file_name()), &[entry])?)
+        Ok(Bundle::write_private(self.path.join(key.file_name()), &[entry])?)
     }
 
     fn create(&self) -> io::Result<()> {

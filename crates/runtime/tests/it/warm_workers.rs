@@ -87,10 +87,9 @@ fn the_driver_compiles_if_the_assembler_fails_in_any_way() {
     let device = bench();
     for (lines, word) in [
         ("echo not today >&2; exit 3", "not today"),
-        ("exit 0", "image.cubin: No such file"),
+        ("exit 0", "wrote no code"),
         (r#"for code; do :; done; echo nonsense > "$code""#, "not machine code"),
     ] {
-        let word = word.trim_start_matches("image.cubin: ");
         let path = program(folder.path(), lines);
         let warm = warm_two(&device, ptxas(path, 2)).unwrap();
         assert_warm(&warm, Source::Jit, &[word]);
