@@ -176,7 +176,7 @@ fn search_path(folder: &Path) -> OsString {
 }
 
 impl Run {
-    /// The variables that the given options set, except that of the report.
+    /// The variables for the options that were given, without the path of the report.
     fn variables(&self) -> Vec<(&'static str, OsString)> {
         let order = self.order.map(|order| match order {
             Order::Adversarial => "adversarial",

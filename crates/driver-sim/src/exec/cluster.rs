@@ -74,6 +74,9 @@ impl<'a> ClusterRunner<'a> {
 
     /// Gives each block the shared memory of all blocks that have not ended.
     fn share_memory(&mut self) {
+        if self.blocks.len() == 1 {
+            return;
+        }
         let blocks = self.blocks.iter().zip(&self.ended);
         let memory: Vec<_> =
             blocks.map(|(block, ended)| (!ended).then(|| block.shared_memory())).collect();

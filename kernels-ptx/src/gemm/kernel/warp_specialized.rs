@@ -24,10 +24,10 @@
 //! **Queries, keys and values.** Each tile belongs to one of three products with the same a; see
 //! [`qkv_rope`](crate::gemm::qkv_rope).
 //!
-//! **SwiGLU.** The tile of b holds the rows of gate, then those of up, so that a thread has the
-//! elements of both. Further stages follow the stages of the product. In the forward pass they are
-//! empty and receive the results. In the backward pass each holds 64 columns of gate and up, loaded
-//! while the product is computed, which the gradients replace.
+//! **SwiGLU.** The tile of b holds the rows of gate and then the rows of up. A thread therefore has
+//! the elements of both. Further stages follow the stages of the product. In the forward pass they
+//! are empty and receive the results. In the backward pass each is loaded with 64 columns of gate
+//! and up while the product is computed. The gradients then replace them.
 //!
 //! **Determinism.** An element of c accumulates in a single chain along K, as in the multistage
 //! kernel.
@@ -101,7 +101,7 @@ impl WarpSpecializedKernel {
         self.tile.threads()
     }
 
-    /// Columns that a consumer accumulates: those of the tile, for both gate and up in SwiGLU.
+    /// Columns that a consumer accumulates. In SwiGLU they are the columns of gate and of up.
     fn columns(self) -> u32 {
         match self.image.epilogue {
             Epilogue::SwiGlu => 2 * self.tile.shape[1],
@@ -109,8 +109,8 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The tiles of a and b in a stage, in whole boxes. With SwiGLU, b holds the rows of gate, then
-    /// those of up.
+    /// The tiles of a and b in a stage, in whole boxes. In SwiGLU, b holds the rows of gate and
+    /// then the rows of up.
     fn tiles(self) -> [OperandTile; 2] {
         let extents = [self.tile.shape[0], self.columns().next_multiple_of(BOX)];
         [0, 1].map(|operand| {

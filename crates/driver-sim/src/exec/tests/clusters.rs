@@ -9,9 +9,10 @@ const SYNC: &str = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned
 /// Threads of a block.
 const THREADS: u32 = 64;
 
-/// A kernel in which `%r5` is the address of the thread's word in `tile`, `%r10` the rank of the
-/// block, `%r11` that of the next block, and `%r6` the address of the same word there; `%rd7` and
-/// `%rd8` are generic addresses of both words.
+/// A kernel with these registers:
+/// - `%r5`, `%rd7`: the address of the thread's word in `tile`, in shared memory and generic;
+/// - `%r6`, `%rd8`: the address of that word in the next block of the cluster;
+/// - `%r10`, `%r11`: the ranks of the block and of the next block.
 fn text(body: &str) -> String {
     let addresses = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r3, 4, %r4;
         mov.u32 %r10, %cluster_ctarank; mov.u32 %r12, %cluster_nctarank;
