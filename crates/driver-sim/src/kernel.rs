@@ -26,6 +26,7 @@ fn failure(fault: &Fault) -> Failure {
         FaultKind::OutOfBounds { .. } | FaultKind::OutsideGraph => {
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
         }
+        FaultKind::OtherBlock { .. } => CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
         FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
         FaultKind::Assertion { .. } => CUresult::CUDA_ERROR_ASSERT,

@@ -39,10 +39,10 @@ macro_rules! rules {
 
 rules! {
     ArrayBounds = "array.bounds",
-    ArrayElement = "array.element",
     ArrayExtent = "array.extent",
     ArrayFlags = "array.flags",
     ArrayFormat = "array.format",
+    ArrayLevel = "array.level",
     BoxHeight = "box.height",
     BoxPitch = "box.pitch",
     CaptureBegun = "capture.begun",
@@ -71,7 +71,6 @@ rules! {
     CopyExtent = "copy.extent",
     CopyHostPool = "copy.host_pool",
     CopyNoArray = "copy.no_array",
-    CoreDumpFlags = "core_dump.flags",
     CoreDumpOfProcess = "core_dump.of_process",
     CoreDumpSetting = "core_dump.setting",
     CoreDumpSize = "core_dump.size",
@@ -290,6 +289,7 @@ rules! {
     PrimaryReleased = "primary.released",
     ResourceCount = "resource.count",
     ResourceFlags = "resource.flags",
+    ResourcePart = "resource.part",
     ResourceType = "resource.type",
     Sticky = "sticky",
     StreamAttribute = "stream.attribute",

@@ -179,6 +179,12 @@ impl Function {
                 | Self::cuStreamCreateWithPriority
                 | Self::cuModuleGetFunctionCount
                 | Self::cuModuleEnumerateFunctions
+                | Self::cuArrayGetDescriptor_v2
+                | Self::cuArray3DGetDescriptor_v2
+                | Self::cuCoredumpGetAttribute
+                | Self::cuCoredumpGetAttributeGlobal
+                | Self::cuCoredumpSetAttribute
+                | Self::cuCoredumpSetAttributeGlobal
         )
     }
 }

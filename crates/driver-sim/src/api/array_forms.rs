@@ -5,6 +5,7 @@
 use retrograph_driver_sys::CUdevice_attribute as A;
 use retrograph_driver_sys::{
     CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_SURFACE_LDST,
+    CUDA_ARRAY3D_TEXTURE_GATHER,
 };
 
 use super::attributes::recorded;
@@ -112,6 +113,13 @@ const ALTERNATE: [A; 3] = [
     A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE,
 ];
 
+/// The largest extents of arrays of two dimensions for texture gather.
+const GATHER: [A; 3] = [
+    A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH,
+    A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT,
+    A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH,
+];
+
 /// Whether a device can have an array of these extents and flags.
 pub(super) fn is_possible(given: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
     let Some(form) = Form::of(given) else { return false };
@@ -121,7 +129,8 @@ pub(super) fn is_possible(given: &CUDA_ARRAY3D_DESCRIPTOR) -> bool {
         let mut pairs = extents.iter().zip(limits);
         pairs.all(|(extent, limit)| most(limit).is_some_and(|most| *extent <= most))
     };
-    let is_surface = given.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0;
+    let is = |flag| given.Flags & flag != 0;
     (fits(form.textures()) || (form == Form::ThreeD && fits(ALTERNATE)))
-        && (!is_surface || fits(form.surfaces()))
+        && (!is(CUDA_ARRAY3D_SURFACE_LDST) || fits(form.surfaces()))
+        && (!is(CUDA_ARRAY3D_TEXTURE_GATHER) || (form == Form::TwoD && fits(GATHER)))
 }

@@ -10,19 +10,27 @@ use super::array_forms::is_possible;
 use super::copies::{LEGACY, Wait};
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
-use crate::state::{Array, State, channel_bytes, memory_refusal};
+use crate::state::{Array, State, element_bytes, memory_refusal};
 
-/// The supported flags of arrays.
-const FLAGS: u32 = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP;
-/// All flags of cuda.h 13.0.
-const KNOWN_FLAGS: u32 = 0x1ff;
+/// Flags of arrays whose memory the program maps: `CUDA_ARRAY3D_SPARSE` and
+/// `CUDA_ARRAY3D_DEFERRED_MAPPING`.
+const MAPPED_FLAGS: u32 = 0xc0;
+/// The flags that hardware accepts: without `CUDA_ARRAY3D_DEPTH_TEXTURE` and
+/// `CUDA_ARRAY3D_COLOR_ATTACHMENT`, but with the highest bit.
+const FLAGS: u32 = 0x8000_01cf;
 
-/// Whether the format is in cuda.h 13.0 but is not simulated.
+/// Whether the format is in cuda.h 13.0, beside the formats with [`element_bytes`].
 fn is_other_format(format: CUarray_format) -> bool {
     matches!(format.0, 0x50 | 0x91..=0x9f | 0xa1..=0xa9 | 0xb0..=0xb5 | 0xc0..=0xcb)
 }
 
-/// The source or destination of a copy: a row of an array from an offset on.
+/// An extent as hardware reads it: modulo 2^32.
+fn extent(given: usize) -> usize {
+    given as u32 as usize
+}
+
+/// The source or destination of a copy: the first row of an array from an offset on. The nodes of
+/// captured copies have no pitch and height.
 #[derive(Clone, Copy)]
 struct RowOf(CUarray, usize);
 
@@ -33,7 +41,7 @@ impl RowOf {
             srcMemoryType: CUmemorytype::CU_MEMORYTYPE_ARRAY,
             srcArray: self.0,
             srcXInBytes: self.1,
-            ..given
+            ..without_strides(given)
         }
     }
 
@@ -43,9 +51,13 @@ impl RowOf {
             dstMemoryType: CUmemorytype::CU_MEMORYTYPE_ARRAY,
             dstArray: self.0,
             dstXInBytes: self.1,
-            ..given
+            ..without_strides(given)
         }
     }
+}
+
+fn without_strides(given: CUDA_MEMCPY3D) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D { srcPitch: 0, srcHeight: 0, dstPitch: 0, dstHeight: 0, ..given }
 }
 
 impl State {
@@ -55,6 +67,7 @@ impl State {
         descriptor: In<CUDA_ARRAY_DESCRIPTOR>,
     ) -> Call {
         let device = self.current()?;
+        self.refuse_unsafe()?;
         array.require()?;
         let CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels } = descriptor.get()?;
         let given =
@@ -68,6 +81,7 @@ impl State {
         descriptor: In<CUDA_ARRAY3D_DESCRIPTOR>,
     ) -> Call {
         let device = self.current()?;
+        self.refuse_unsafe()?;
         array.require()?;
         self.create_array(device, array, descriptor.get()?)
     }
@@ -76,20 +90,22 @@ impl State {
         &mut self,
         device: usize,
         output: Out<CUarray>,
-        descriptor: CUDA_ARRAY3D_DESCRIPTOR,
+        given: CUDA_ARRAY3D_DESCRIPTOR,
     ) -> Call {
-        self.refuse_unsafe()?;
-        let CUDA_ARRAY3D_DESCRIPTOR { Format, NumChannels, Flags, .. } = descriptor;
-        if is_other_format(Format) || (Flags & KNOWN_FLAGS & !FLAGS != 0) {
-            let message = format!("arrays of format {Format:?} with flags {Flags:#x}");
-            return Err(self.unsupported(message));
-        }
-        if channel_bytes(Format).is_none() || !matches!(NumChannels, 1 | 2 | 4) {
-            return Err(invalid(Rule::ArrayFormat));
-        }
-        if Flags & !KNOWN_FLAGS != 0 {
+        let CUDA_ARRAY3D_DESCRIPTOR { Format, NumChannels, Flags, .. } = given;
+        if Flags & !FLAGS != 0 {
             return Err(invalid(Rule::ArrayFlags));
         }
+        let is_known = element_bytes(Format, NumChannels).is_some();
+        if Flags & MAPPED_FLAGS != 0 || (!is_known && is_other_format(Format)) {
+            let kind = format!("{NumChannels} channels of {Format:?} with flags {Flags:#x}");
+            return Err(self.unsupported(format!("arrays of {kind}")));
+        }
+        if !is_known {
+            return Err(invalid(Rule::ArrayFormat));
+        }
+        let [Width, Height, Depth] = [given.Width, given.Height, given.Depth].map(extent);
+        let descriptor = CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Depth, ..given };
         if !is_possible(&descriptor) {
             return Err(invalid(Rule::ArrayExtent));
         }
@@ -106,12 +122,8 @@ impl State {
         descriptor: Out<CUDA_ARRAY_DESCRIPTOR>,
         array: CUarray,
     ) -> Call {
-        descriptor.require()?;
-        let CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Depth, Format, NumChannels, Flags } =
+        let CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Format, NumChannels, .. } =
             self.array(array)?.descriptor;
-        if Depth != 0 || Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) != 0 {
-            return Err(self.unsupported("the descriptor without depth of an array with depth"));
-        }
         descriptor.write(CUDA_ARRAY_DESCRIPTOR { Width, Height, Format, NumChannels })
     }
 
@@ -120,14 +132,13 @@ impl State {
         descriptor: Out<CUDA_ARRAY3D_DESCRIPTOR>,
         array: CUarray,
     ) -> Call {
-        descriptor.require()?;
         let known = self.array(array)?.descriptor;
         descriptor.write(known)
     }
 
     pub(crate) fn cuArrayDestroy(&mut self, array: CUarray) -> Call {
-        self.refuse_unsafe()?;
         let owner = self.array(array)?.device;
+        self.refuse_unsafe()?;
         // Queued work may still use the array.
         self.complete_device(owner)?;
         self.remove_array(array);
@@ -143,25 +154,6 @@ impl State {
         self.arrays.get(array).copied()
     }
 
-    /// Fails if an array has more than one row: the call's offsets are within one row.
-    fn check_row(&mut self, RowOf(array, _): RowOf) -> Call {
-        let CUDA_ARRAY3D_DESCRIPTOR { Height, Depth, .. } = self.array(array)?.descriptor;
-        match (Height, Depth) {
-            (0, 0) => Ok(()),
-            _ => Err(self.unsupported("a copy by offset in an array of several rows")),
-        }
-    }
-
-    fn copy_rows<const N: usize>(
-        &mut self,
-        rows: [RowOf; N],
-        given: CUDA_MEMCPY3D,
-        (stream, wait): (CUstream, Wait),
-    ) -> Call {
-        rows.into_iter().try_for_each(|row| self.check_row(row))?;
-        self.submit_copy(given, stream, wait)
-    }
-
     pub(crate) fn cuMemcpyHtoA_v2(
         &mut self,
         dst: CUarray,
@@ -171,7 +163,7 @@ impl State {
     ) -> Call {
         let row = RowOf(dst, offset);
         let given = row.as_target(CUDA_MEMCPY3D::host_to_device(0, src.address(), bytes));
-        self.copy_rows([row], given, (LEGACY, Wait::Complete))
+        self.submit_copy(given, LEGACY, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyAtoH_v2(
@@ -183,7 +175,7 @@ impl State {
     ) -> Call {
         let row = RowOf(src, offset);
         let given = row.as_source(CUDA_MEMCPY3D::device_to_host(dst.pointer(), 0, bytes));
-        self.copy_rows([row], given, (LEGACY, Wait::Complete))
+        self.submit_copy(given, LEGACY, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyDtoA_v2(
@@ -195,7 +187,7 @@ impl State {
     ) -> Call {
         let row = RowOf(dst, offset);
         let given = row.as_target(CUDA_MEMCPY3D::device_to_device(0, src, bytes));
-        self.copy_rows([row], given, (LEGACY, Wait::AsDocumented))
+        self.submit_copy(given, LEGACY, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAtoD_v2(
@@ -207,7 +199,7 @@ impl State {
     ) -> Call {
         let row = RowOf(src, offset);
         let given = row.as_source(CUDA_MEMCPY3D::device_to_device(dst, 0, bytes));
-        self.copy_rows([row], given, (LEGACY, Wait::AsDocumented))
+        self.submit_copy(given, LEGACY, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAtoA_v2(
@@ -221,7 +213,7 @@ impl State {
         let (target, source) = (RowOf(dst, dst_offset), RowOf(src, src_offset));
         let given = CUDA_MEMCPY3D::device_to_device(0, 0, bytes);
         let given = target.as_target(source.as_source(given));
-        self.copy_rows([target, source], given, (LEGACY, Wait::AsDocumented))
+        self.submit_copy(given, LEGACY, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyHtoAAsync_v2(
@@ -234,7 +226,7 @@ impl State {
     ) -> Call {
         let row = RowOf(dst, offset);
         let given = row.as_target(CUDA_MEMCPY3D::host_to_device(0, src.address(), bytes));
-        self.copy_rows([row], given, (stream, Wait::AsDocumented))
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAtoHAsync_v2(
@@ -247,6 +239,6 @@ impl State {
     ) -> Call {
         let row = RowOf(src, offset);
         let given = row.as_source(CUDA_MEMCPY3D::device_to_host(dst.pointer(), 0, bytes));
-        self.copy_rows([row], given, (stream, Wait::AsDocumented))
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 }

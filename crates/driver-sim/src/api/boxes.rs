@@ -4,8 +4,9 @@ use retrograph_driver_sys::*;
 
 use super::copies::{LEGACY, Wait};
 use crate::argument::{Call, In};
-use crate::refusal::{Refusal, Rule, invalid};
+use crate::refusal::{Rule, invalid};
 use crate::state::State;
+use crate::work::Strides;
 
 /// A 2D copy as a 3D copy of one slice.
 fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
@@ -16,14 +17,14 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
         srcHost: given.srcHost,
         srcArray: given.srcArray,
         srcPitch: given.srcPitch,
-        srcHeight: given.Height,
+        srcHeight: 0,
         dstXInBytes: given.dstXInBytes,
         dstY: given.dstY,
         dstMemoryType: given.dstMemoryType,
         dstHost: given.dstHost,
         dstArray: given.dstArray,
         dstPitch: given.dstPitch,
-        dstHeight: given.Height,
+        dstHeight: 0,
         Height: given.Height,
         ..CUDA_MEMCPY3D::device_to_device(given.dstDevice, given.srcDevice, given.WidthInBytes)
     }
@@ -32,29 +33,24 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 /// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const MAX_PITCH: usize = i32::MAX as usize;
 
-/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps. An array
-/// determines its own pitch and height.
-fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
+/// Refuses copies whose rows overlap. An array determines its own pitch and height.
+fn check(given: &CUDA_MEMCPY3D) -> Call {
     let ends = [
-        (given.srcMemoryType, &mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
-        (given.dstMemoryType, &mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+        (given.srcMemoryType, Strides::of_source(given), given.srcXInBytes),
+        (given.dstMemoryType, Strides::of_target(given), given.dstXInBytes),
     ];
-    for (kind, pitch, height, x) in ends {
+    for (kind, Strides { pitch, height }, x) in ends {
         if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
             continue;
         }
-        // Saturates: a row that ends beyond the last address exceeds every pitch.
-        let row = x.saturating_add(given.WidthInBytes);
-        *pitch = if *pitch == 0 { row } else { *pitch };
-        *height = if *height == 0 { given.Height } else { *height };
-        if *pitch < row || *pitch > MAX_PITCH {
+        if pitch < x.saturating_add(given.WidthInBytes) || pitch > MAX_PITCH {
             return Err(invalid(Rule::BoxPitch));
         }
-        if *height < given.Height {
+        if height < given.Height {
             return Err(invalid(Rule::BoxHeight));
         }
     }
-    Ok(given)
+    Ok(())
 }
 
 impl State {
@@ -63,7 +59,8 @@ impl State {
         if given.WidthInBytes == 0 || given.Height == 0 || given.Depth == 0 {
             return Ok(());
         }
-        self.copy_along(route, check(given)?, wait)
+        check(&given)?;
+        self.copy_along(route, given, wait)
     }
 
     pub(crate) fn cuMemcpy2D_v2(&mut self, given: In<CUDA_MEMCPY2D>) -> Call {

@@ -111,6 +111,9 @@ impl State {
         base.write_unless_null(0);
         bytes.write_unless_null(0);
         let device = self.current()?;
+        if base.is_null() && bytes.is_null() {
+            return Ok(());
+        }
         let found = self.devices[device].memory.allocation_of(address);
         let unknown = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::MemoryRange);
         let (start, size) = found.ok_or(unknown)?;

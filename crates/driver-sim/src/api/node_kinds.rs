@@ -6,37 +6,25 @@ use super::launch::LaunchRequest;
 use crate::argument::Call;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
-use crate::work::{Fill, HostCall, HostTarget, Operation};
+use crate::work::{Fill, HostCall, HostTarget, Operation, Strides};
 
-/// The checked parameters of a copy node. A pitch of 0 means rows without gaps. An array determines
-/// its own pitch.
-fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
-    let mut given = *given;
+/// Refuses copies without bytes, and with overlapping rows. An array determines its own pitch.
+fn check_box(given: &CUDA_MEMCPY3D) -> Call {
     if given.WidthInBytes == 0 {
         return Err(invalid(Rule::GraphNoWidth));
     }
     let ends = [
-        (given.srcMemoryType, &mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
-        (given.dstMemoryType, &mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+        (given.srcMemoryType, Strides::of_source(given), given.srcXInBytes),
+        (given.dstMemoryType, Strides::of_target(given), given.dstXInBytes),
     ];
-    let is_row = given.Height <= 1 && given.Depth <= 1;
-    for (kind, pitch, height, x) in ends {
-        if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
-            continue;
-        }
-        // Saturates: a row that ends beyond the last address exceeds every pitch.
-        let row = x.saturating_add(given.WidthInBytes);
-        match *pitch {
-            0 if is_row => {}
-            0 => *pitch = row,
-            some if some < row => return Err(invalid(Rule::GraphPitch)),
-            _ => {}
-        }
-        if *height == 0 && given.Depth > 1 {
-            *height = given.Height;
-        }
+    let overlaps = |(kind, strides, x): (CUmemorytype, Strides, usize)| {
+        kind != CUmemorytype::CU_MEMORYTYPE_ARRAY
+            && strides.pitch < x.saturating_add(given.WidthInBytes)
+    };
+    match ends.into_iter().any(overlaps) {
+        true => Err(invalid(Rule::GraphPitch)),
+        false => Ok(()),
     }
-    Ok(given)
 }
 
 /// Refuses fills that are empty, misaligned or have overlapping rows.
@@ -91,7 +79,8 @@ impl State {
 
     /// The kind of a copy node, in any context.
     pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
-        let copy = self.lasting_copy(&checked_box(given)?)?;
+        check_box(given)?;
+        let copy = self.lasting_copy(given)?;
         Ok(NodeKind::Operation(Operation::Copy(copy)))
     }
 

@@ -16,11 +16,23 @@ struct CopyEnd {
     host: *mut c_void,
     device: CUdeviceptr,
     array: CUarray,
+    /// The mipmap level of an array.
+    level: usize,
     /// The first byte, row and slice.
     start: [usize; 3],
     /// Bytes of a row, rows and slices.
     extent: [usize; 3],
     bytes: usize,
+}
+
+/// The host address of a side of a copy. A unified address is in the field for device addresses.
+fn host_of(kind: CUmemorytype, host: *mut c_void, device: CUdeviceptr) -> *mut c_void {
+    match kind {
+        CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
+            std::ptr::with_exposed_provenance_mut(device as usize)
+        }
+        _ => host,
+    }
 }
 
 impl State {
@@ -31,18 +43,20 @@ impl State {
         let extent = [given.WidthInBytes, given.Height, given.Depth];
         let source = CopyEnd {
             kind: given.srcMemoryType,
-            host: given.srcHost.cast_mut(),
+            host: host_of(given.srcMemoryType, given.srcHost.cast_mut(), given.srcDevice),
             device: given.srcDevice,
             array: given.srcArray,
+            level: given.srcLOD,
             start: [given.srcXInBytes, given.srcY, given.srcZ],
             extent,
             bytes: source_bytes,
         };
         let target = CopyEnd {
             kind: given.dstMemoryType,
-            host: given.dstHost,
+            host: host_of(given.dstMemoryType, given.dstHost, given.dstDevice),
             device: given.dstDevice,
             array: given.dstArray,
+            level: given.dstLOD,
             start: [given.dstXInBytes, given.dstY, given.dstZ],
             extent,
             bytes: target_bytes,
@@ -70,28 +84,15 @@ impl State {
             CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
                 Err(invalid(Rule::CopyHostPool))
             }
-            CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
+            CUmemorytype::CU_MEMORYTYPE_DEVICE => {
                 let found = on_device(self).then_some(End::Device(given.device));
                 found.map(Some).ok_or(invalid(Rule::ParametersEnd))
             }
-            CUmemorytype::CU_MEMORYTYPE_HOST if given.host.is_null() => {
-                Err(invalid(Rule::ParametersEnd2))
+            CUmemorytype::CU_MEMORYTYPE_UNIFIED if on_device(self) => {
+                Ok(Some(End::Device(given.device)))
             }
-            CUmemorytype::CU_MEMORYTYPE_HOST => {
-                let address = given.host.addr();
-                if self.pinned_at(address, given.bytes).is_some() {
-                    return Ok(Some(End::Host(address)));
-                }
-                // Addresses are unified: the driver recognizes a device address.
-                if self.on_device(device, address as u64, given.bytes as u64) {
-                    return Ok(Some(End::Device(address as u64)));
-                }
-                // A range that starts in pinned memory must end there.
-                let known = self.pinned_at(address, 1).is_some();
-                if known || self.on_device(device, address as u64, 1) {
-                    return Err(invalid(Rule::CopyExtent));
-                }
-                Ok(None)
+            CUmemorytype::CU_MEMORYTYPE_HOST | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
+                self.host_end(device, &given)
             }
             CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
                 Err(invalid(Rule::CopyNoArray))
@@ -101,12 +102,32 @@ impl State {
         }
     }
 
-    /// The source or destination in an array: whole elements within bounds.
+    /// The source or destination at a host or unified address; `None` for pageable memory.
+    fn host_end(&self, device: usize, given: &CopyEnd) -> Result<Option<End>, Refusal> {
+        if given.host.is_null() {
+            return Err(invalid(Rule::ParametersEnd2));
+        }
+        let address = given.host.addr();
+        if self.pinned_at(address, given.bytes).is_some() {
+            return Ok(Some(End::Host(address)));
+        }
+        // Addresses are unified: the driver recognizes a device address.
+        if self.on_device(device, address as u64, given.bytes as u64) {
+            return Ok(Some(End::Device(address as u64)));
+        }
+        // A range that starts in pinned memory must end there.
+        let known = self.pinned_at(address, 1).is_some();
+        if known || self.on_device(device, address as u64, 1) {
+            return Err(invalid(Rule::CopyExtent));
+        }
+        Ok(None)
+    }
+
+    /// The source or destination in an array: bytes within bounds.
     fn array_end(&mut self, device: usize, given: &CopyEnd) -> Result<End, Refusal> {
         let array = self.array(given.array)?;
-        let element = array.element_bytes();
-        if !given.start[0].is_multiple_of(element) || !given.extent[0].is_multiple_of(element) {
-            return Err(invalid(Rule::ArrayElement));
+        if given.level != 0 {
+            return Err(invalid(Rule::ArrayLevel));
         }
         let mut ranges = given.start.into_iter().zip(given.extent).zip(array.extent());
         let fits = |((start, extent), most): ((usize, usize), usize)| {

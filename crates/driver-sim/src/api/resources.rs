@@ -16,29 +16,33 @@ const MARK: [u8; 8] = *b"SIM-RES.";
 /// The first driver that writes the granularity of groups to a resource.
 const GRANULARITY_SINCE: i32 = 13000;
 
-/// A resource of SMs, decoded.
+/// The SMs of a device or a part of them, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Multiprocessors {
     /// The ordinal of the device.
     device: u32,
     /// The number of SMs.
     count: u32,
-    /// Whether it is a group from a split.
-    is_group: bool,
+    /// Whether it comes from a split.
+    is_part: bool,
 }
 
 impl Multiprocessors {
-    /// Encodes the resource.
+    /// Encodes the resource. No SMs are no resource, and parts have no granularity.
     fn resource(self, config: &Config) -> CUdevResource {
-        let (fewest, alignment) = match config.driver_version {
-            ..GRANULARITY_SINCE => (0, 0),
-            _ => granularity(config.compute_capability),
+        if self.count == 0 {
+            return CUdevResource::default();
+        }
+        let has_granularity = !self.is_part && config.driver_version >= GRANULARITY_SINCE;
+        let Granularity { fewest, alignment, .. } = match has_granularity {
+            true => Granularity::of(config.compute_capability),
+            false => Granularity::default(),
         };
         let mut resource = CUdevResource {
             r#type: CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM,
             ..Default::default()
         };
-        let parts = [self.device, u32::from(self.is_group)].map(u32::to_ne_bytes);
+        let parts = [self.device, u32::from(self.is_part)].map(u32::to_ne_bytes);
         let bytes = MARK.into_iter().chain(parts.into_iter().flatten());
         for (place, byte) in resource._internal_padding.iter_mut().zip(bytes) {
             *place = byte;
@@ -60,19 +64,46 @@ impl Multiprocessors {
         };
         // SAFETY: all fields are integers, for which any bytes are valid.
         let count = unsafe { resource.anonymous.sm.smCount };
-        let found = Self { device: word(0)?, count, is_group: word(1)? != 0 };
+        let found = Self { device: word(0)?, count, is_part: word(1)? != 0 };
         (mark == MARK && count <= MULTIPROCESSORS.cast_unsigned()).then_some(found)
     }
 }
 
-/// The minimum SMs of a group, and the alignment of their number.
-///
-/// Source: the chapter about green contexts in cuda.h 13.0.
-fn granularity((major, _): (u32, u32)) -> (u32, u32) {
-    match major {
-        ..=7 => (2, 2),
-        8 => (4, 2),
-        _ => (8, 8),
+/// The sizes of groups.
+#[derive(Clone, Copy, Debug, Default)]
+struct Granularity {
+    /// The SMs of the smallest group.
+    fewest: u32,
+    /// The SMs of a group are a multiple of this, unless the group has all SMs.
+    alignment: u32,
+    /// The maximum number of the smallest groups, if some SMs fit only into larger ones.
+    most: Option<u32>,
+}
+
+impl Granularity {
+    /// Groups whose blocks can form clusters.
+    ///
+    /// Source: the chapter about green contexts in cuda.h 13.0. 15 smallest groups fit into the
+    /// recorded H200: which SMs can form a cluster depends on the die.
+    fn of((major, _): (u32, u32)) -> Self {
+        match major {
+            ..=7 => Self { fewest: 2, alignment: 2, most: None },
+            8 => Self { fewest: 4, alignment: 2, most: None },
+            _ => Self { fewest: 8, alignment: 8, most: Some(15) },
+        }
+    }
+
+    /// Groups of any SMs (`CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING`).
+    const ANY: Self = Self { fewest: 2, alignment: 2, most: None };
+
+    /// The size of groups with at least `least` of `all` SMs, and the number of possible groups.
+    fn split(self, least: u32, all: u32) -> (u32, u32) {
+        let size = least.max(self.fewest).next_multiple_of(self.alignment).min(all);
+        let possible = all.checked_div(size).unwrap_or(0);
+        match self.most {
+            Some(most) if size == self.fewest => (size, possible.min(most)),
+            _ => (size, possible),
+        }
     }
 }
 
@@ -88,7 +119,7 @@ impl State {
     /// All SMs of the device with this ordinal.
     fn all_multiprocessors(&self, ordinal: usize) -> CUdevResource {
         let (device, count) = (ordinal as u32, MULTIPROCESSORS.cast_unsigned());
-        let all = Multiprocessors { device, count, is_group: false };
+        let all = Multiprocessors { device, count, is_part: false };
         all.resource(&self.config)
     }
 
@@ -110,7 +141,12 @@ impl State {
         resource: Out<CUdevResource>,
         kind: CUdevResourceType,
     ) -> Call {
+        // Null does not mean the current context.
+        if context.is_null() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextNone));
+        }
         let index = self.named_or_current(context)?;
+        self.check_alive(index)?;
         resource.require()?;
         check_type(kind)?;
         resource.write(self.all_multiprocessors(self.devices[index].ordinal))
@@ -125,36 +161,38 @@ impl State {
         flags: u32,
         min_count: u32,
     ) -> Call {
-        groups.require()?;
+        const IGNORES: u32 = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
+        const BOTH: u32 = IGNORES | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+        let room = groups.get()?;
         let input = input.get()?;
-        check_type(input.r#type)?;
-        let Some(input) = Multiprocessors::of(&input).filter(|known| !known.is_group) else {
-            return Err(self.unsupported("a split of only a part of the SMs of a device"));
-        };
-        let known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
-            | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-        if flags & !known != 0 {
-            return Err(invalid(Rule::ResourceFlags));
-        }
-        if min_count > input.count {
+        if !result.is_null() && room == 0 {
             return Err(invalid(Rule::ResourceCount));
         }
-        let (fewest, alignment) = granularity(self.config.compute_capability);
-        let size = min_count.max(fewest).next_multiple_of(alignment);
-        if flags != 0 || min_count == 0 || size > input.count {
-            let message = format!("a split with flags {flags} and at least {min_count} SMs");
-            return Err(self.unsupported(message));
+        check_type(input.r#type)?;
+        // Other bits mean nothing.
+        if flags & BOTH == BOTH {
+            return Err(invalid(Rule::ResourceFlags));
         }
-        let possible = input.count / size;
-        let made = if result.is_null() { possible } else { groups.get()?.min(possible) };
-        let part = |count| match count {
-            // Not a resource.
-            0 => CUdevResource::default(),
-            _ => Multiprocessors { count, is_group: true, ..input }.resource(&self.config),
+        let impossible =
+            |rule| refuse(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, rule);
+        let input = Multiprocessors::of(&input).filter(|known| !known.is_part);
+        let input = input.ok_or(impossible(Rule::ResourcePart))?;
+        if min_count > input.count {
+            return Err(impossible(Rule::ResourceCount));
+        }
+        let granularity = match flags & IGNORES {
+            0 => Granularity::of(self.config.compute_capability),
+            _ => Granularity::ANY,
         };
-        if !result.is_null() {
-            (0..made as usize).try_for_each(|index| result.write_at(index, part(size)))?;
+        let (size, possible) = granularity.split(min_count, input.count);
+        if result.is_null() {
+            return groups.write(possible);
         }
+        let made = room.min(possible);
+        let part = |count| {
+            Multiprocessors { count, is_part: true, ..input }.resource(&self.config)
+        };
+        (0..made as usize).try_for_each(|index| result.write_at(index, part(size)))?;
         remaining.write_unless_null(part(input.count - made * size));
         groups.write(made)
     }

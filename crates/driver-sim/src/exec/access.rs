@@ -141,6 +141,9 @@ impl Memories<'_> {
             Some(found) if access.reaches_cluster => found.ok_or_else(|| {
                 FaultKind::AsyncProxy(Box::new(ProxyMisuse::ClusterBlockEnded { rank }))
             }),
+            Some(_) if rank != rank_of(self.shared.base) => {
+                Err(FaultKind::OtherBlock { address, bytes: access.bytes * access.count })
+            }
             _ => Ok(self.shared),
         }
     }

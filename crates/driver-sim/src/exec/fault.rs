@@ -30,6 +30,14 @@ pub enum FaultKind {
         /// The state space.
         space: StateSpace,
     },
+    /// An access of `shared::cta` at an address of another block of the cluster.
+    #[error("{bytes} bytes at {address:#x} are in the shared memory of another block")]
+    OtherBlock {
+        /// The first address.
+        address: u64,
+        /// Number of bytes.
+        bytes: u32,
+    },
     /// An access whose address is not a multiple of its size.
     #[error("{bytes} bytes at {address:#x} of {} memory are misaligned", space_name(*.space))]
     Misaligned {

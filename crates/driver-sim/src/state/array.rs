@@ -13,22 +13,35 @@ pub(crate) struct Array {
     pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
 }
 
-/// Bytes of a channel, if the format is supported.
-pub(crate) fn channel_bytes(format: CUarray_format) -> Option<usize> {
+/// Bytes of an element, if the simulator has arrays of the format with this number of channels.
+pub(crate) fn element_bytes(format: CUarray_format, channels: u32) -> Option<usize> {
     use CUarray_format as F;
-    Some(match format {
+    let channel = match format {
         F::CU_AD_FORMAT_UNSIGNED_INT8 | F::CU_AD_FORMAT_SIGNED_INT8 => 1,
         F::CU_AD_FORMAT_UNSIGNED_INT16 | F::CU_AD_FORMAT_SIGNED_INT16 | F::CU_AD_FORMAT_HALF => 2,
         F::CU_AD_FORMAT_UNSIGNED_INT32 | F::CU_AD_FORMAT_SIGNED_INT32 | F::CU_AD_FORMAT_FLOAT => 4,
-        _ => return None,
-    })
+        UNORM_INT_101010_2 => return (channels == 4).then_some(4),
+        F(number) => return normalized_bytes(number, channels),
+    };
+    matches!(channels, 1 | 2 | 4).then_some(channel * channels as usize)
+}
+
+/// Four normalized channels in 32 bits.
+const UNORM_INT_101010_2: CUarray_format = CUarray_format(0x50);
+
+/// Bytes of an element of normalized integers. The formats are numbered from
+/// `CU_AD_FORMAT_UNORM_INT8X1` to `CU_AD_FORMAT_SNORM_INT16X4`: unsigned and signed, of 8 and 16
+/// bits, with 1, 2 and 4 channels each.
+fn normalized_bytes(format: u32, channels: u32) -> Option<usize> {
+    let index = format.checked_sub(0xc0).filter(|index| *index < 12)?;
+    let bytes = 1 + index as usize / 3 % 2;
+    (channels == 1 << (index % 3)).then_some(bytes * channels as usize)
 }
 
 impl Array {
     /// Bytes of an element.
     pub(crate) fn element_bytes(&self) -> usize {
-        let channels = self.descriptor.NumChannels as usize;
-        channel_bytes(self.descriptor.Format).unwrap_or(1) * channels
+        element_bytes(self.descriptor.Format, self.descriptor.NumChannels).unwrap_or(1)
     }
 
     /// Bytes of a row, rows of a slice, and slices.

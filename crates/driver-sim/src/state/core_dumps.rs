@@ -4,40 +4,28 @@ use retrograph_driver_sys::{
     CU_COREDUMP_LIGHTWEIGHT_FLAGS, CU_COREDUMP_SKIP_ABORT, CUcoredumpSettings,
 };
 
-/// The settings of a context, or the defaults of the process. The simulator writes no core dumps,
-/// so only queries read them.
+/// The settings of the process, or of a context, which begins with a copy of them. The simulator
+/// writes no core dumps, so only queries read them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoreDumps {
-    /// Flags `CU_COREDUMP_SKIP_…`.
-    pub(crate) flags: Option<u32>,
-    /// The file name of core dumps.
+    /// Flags `CU_COREDUMP_SKIP_…`, and bits without a meaning.
+    pub(crate) flags: u32,
+    /// The file name of core dumps, if the program set one.
     pub(crate) file: Option<Vec<u8>>,
-    /// The path of the user trigger pipe.
+    /// The path of the user trigger pipe, if the program set one. Only the process has it.
     pub(crate) pipe: Option<Vec<u8>>,
 }
 
 impl CoreDumps {
-    /// Returns these settings, with unset ones taken from the process.
-    pub(crate) fn or(self, process: &Self) -> Self {
-        Self {
-            flags: self.flags.or(process.flags),
-            file: self.file.or_else(|| process.file.clone()),
-            pipe: self.pipe.or_else(|| process.pipe.clone()),
+    /// The value of a boolean setting.
+    pub(crate) fn flag(&self, setting: CUcoredumpSettings) -> bool {
+        let has = |bits| self.flags & bits == bits;
+        match setting {
+            CUcoredumpSettings::CU_COREDUMP_TRIGGER_HOST => !has(CU_COREDUMP_SKIP_ABORT),
+            CUcoredumpSettings::CU_COREDUMP_LIGHTWEIGHT => has(CU_COREDUMP_LIGHTWEIGHT_FLAGS),
+            // Nothing enables core dumps.
+            _ => false,
         }
-    }
-
-    /// The value of a boolean setting; `None` if the setting is not boolean.
-    pub(crate) fn flag(&self, setting: CUcoredumpSettings) -> Option<bool> {
-        let flags = self.flags.unwrap_or_default();
-        Some(match setting {
-            CUcoredumpSettings::CU_COREDUMP_TRIGGER_HOST => flags & CU_COREDUMP_SKIP_ABORT == 0,
-            CUcoredumpSettings::CU_COREDUMP_LIGHTWEIGHT => {
-                flags & CU_COREDUMP_LIGHTWEIGHT_FLAGS == CU_COREDUMP_LIGHTWEIGHT_FLAGS
-            }
-            CUcoredumpSettings::CU_COREDUMP_ENABLE_ON_EXCEPTION
-            | CUcoredumpSettings::CU_COREDUMP_ENABLE_USER_TRIGGER => false,
-            _ => return None,
-        })
     }
 
     /// Changes the flags that represent a boolean setting.
@@ -47,7 +35,6 @@ impl CoreDumps {
             CUcoredumpSettings::CU_COREDUMP_LIGHTWEIGHT => (CU_COREDUMP_LIGHTWEIGHT_FLAGS, value),
             _ => return,
         };
-        let flags = self.flags.unwrap_or_default();
-        self.flags = Some(if value { flags | bits } else { flags & !bits });
+        self.flags = if value { self.flags | bits } else { self.flags & !bits };
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Device {
     pub(crate) limits: BTreeMap<u32, usize>,
     /// The contexts of other devices whose memory this context uses.
     pub(crate) peers: BTreeSet<usize>,
-    /// The settings of core dumps that the program changed in this context.
+    /// The settings of core dumps of the context.
     pub(crate) core_dumps: CoreDumps,
 }
 
@@ -121,6 +121,7 @@ impl State {
         self.context_ordinals.insert(context.number(), self.devices[device].ordinal);
         self.streams.insert(legacy, Stream::new(device, CU_STREAM_DEFAULT, 0));
         self.devices[device].context = Some(context);
+        self.devices[device].core_dumps = self.core_dumps.clone();
         self.devices[device].legacy = Some(legacy);
         context
     }

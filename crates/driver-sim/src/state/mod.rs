@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use retrograph_driver_sys::*;
 
-pub(crate) use array::{Array, channel_bytes};
+pub(crate) use array::{Array, element_bytes};
 pub(crate) use capture::{Capture, CaptureTarget, Route};
 pub(crate) use conditional::Conditional;
 pub(crate) use core_dumps::CoreDumps;

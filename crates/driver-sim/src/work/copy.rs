@@ -32,6 +32,28 @@ pub(crate) struct Strides {
     pub(crate) height: usize,
 }
 
+impl Strides {
+    /// The strides of the source, unless it is an array.
+    pub(crate) fn of_source(given: &CUDA_MEMCPY3D) -> Self {
+        Self::of(given, given.srcXInBytes, (given.srcPitch, given.srcHeight))
+    }
+
+    /// The strides of the destination, unless it is an array.
+    pub(crate) fn of_target(given: &CUDA_MEMCPY3D) -> Self {
+        Self::of(given, given.dstXInBytes, (given.dstPitch, given.dstHeight))
+    }
+
+    /// A pitch of 0 means rows without gaps, and a height of 0 slices without gaps.
+    fn of(given: &CUDA_MEMCPY3D, x: usize, (pitch, height): (usize, usize)) -> Self {
+        // Saturates: a row that ends beyond the last address exceeds every pitch.
+        let row = x.saturating_add(given.WidthInBytes);
+        Self {
+            pitch: if pitch == 0 { row } else { pitch },
+            height: if height == 0 { given.Height } else { height },
+        }
+    }
+}
+
 impl End {
     /// The address, if it is memory of the device.
     fn device_address(&self) -> Option<u64> {
@@ -42,10 +64,10 @@ impl End {
     }
 
     /// The strides of an array, or else of the copy's parameters.
-    fn strides(&self, pitch: usize, height: usize) -> Strides {
+    fn strides(&self, given: Strides) -> Strides {
         match self {
             Self::Array(_, strides) => *strides,
-            _ => Strides { pitch, height },
+            _ => given,
         }
     }
 }
@@ -78,8 +100,8 @@ impl Copy {
     /// The rows. Offsets are relative to the addresses of source and destination.
     fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let given = &self.given;
-        let from = self.source.strides(given.srcPitch, given.srcHeight);
-        let to = self.target.strides(given.dstPitch, given.dstHeight);
+        let from = self.source.strides(Strides::of_source(given));
+        let to = self.target.strides(Strides::of_target(given));
         let slices = 0..given.Depth;
         slices.flat_map(move |z| (0..given.Height).map(move |y| (y, z))).map(move |(y, z)| {
             let source_row = given.srcY + y + (given.srcZ + z) * from.height;
@@ -94,28 +116,26 @@ impl Copy {
     /// last row of the last slice ends last. The extent in an array is meaningless.
     pub(crate) fn extent(given: &CUDA_MEMCPY3D) -> Option<(usize, usize)> {
         let (y, z) = (given.Height.checked_sub(1)?, given.Depth.checked_sub(1)?);
-        let end = |kind, x: usize, rows: usize, slices: usize, height: usize, pitch: usize| {
+        let end = |kind, x: usize, rows: usize, slices: usize, strides: Strides| {
             if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
                 return Some(0);
             }
-            let rows = slices.checked_mul(height)?.checked_add(rows)?;
-            rows.checked_mul(pitch)?.checked_add(x)?.checked_add(given.WidthInBytes)
+            let rows = slices.checked_mul(strides.height)?.checked_add(rows)?;
+            rows.checked_mul(strides.pitch)?.checked_add(x)?.checked_add(given.WidthInBytes)
         };
         let source = end(
             given.srcMemoryType,
             given.srcXInBytes,
             given.srcY.checked_add(y)?,
             given.srcZ.checked_add(z)?,
-            given.srcHeight,
-            given.srcPitch,
+            Strides::of_source(given),
         )?;
         let target = end(
             given.dstMemoryType,
             given.dstXInBytes,
             given.dstY.checked_add(y)?,
             given.dstZ.checked_add(z)?,
-            given.dstHeight,
-            given.dstPitch,
+            Strides::of_target(given),
         )?;
         Some((source, target))
     }

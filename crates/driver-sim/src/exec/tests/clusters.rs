@@ -148,7 +148,7 @@ fn only_cluster_and_generic_addresses_reach_other_blocks() {
         "red.shared.add.u32 [%r6], 1;",
     ] {
         let kind = kind_of(&format!("st.shared.u32 [%r5], 0; SYNC {access} SYNC"));
-        assert!(matches!(kind, FaultKind::OutOfBounds { bytes: 4, .. }), "{access} {kind}");
+        assert!(matches!(kind, FaultKind::OtherBlock { bytes: 4, .. }), "{access} {kind}");
     }
     let past_the_end = "st.shared.u32 [%r5], 0; SYNC ld.shared::cluster.u32 %r7, [%r6+256]; SYNC";
     assert!(matches!(kind_of(past_the_end), FaultKind::OutOfBounds { bytes: 4, .. }));
