@@ -98,7 +98,7 @@ impl State {
         }
         let is_known = element_bytes(Format, NumChannels).is_some();
         if Flags & MAPPED_FLAGS != 0 || (!is_known && is_other_format(Format)) {
-            let kind = format!("{NumChannels} channels of {Format:?} with flags {Flags:#x}");
+            let kind = format!("{Format:?}, channels: {NumChannels}, flags: {Flags:#x}");
             return Err(self.unsupported(format!("arrays of {kind}")));
         }
         if !is_known {

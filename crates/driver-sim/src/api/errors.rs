@@ -7,7 +7,7 @@ use retrograph_driver_sys::CUresult;
 
 use crate::argument::{Call, Out};
 use crate::refusal::{Rule, invalid, refuse};
-use crate::state::State;
+use crate::state::{CoreDumps, State};
 
 /// Texts of the driver that the test suite of cuda-bindings compares. The other texts are our own.
 const OF_THE_DRIVER: [(CUresult, &str); 2] = [
@@ -35,6 +35,10 @@ impl State {
         }
         if self.devices.is_empty() {
             return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, Rule::ErrorsCuInit2));
+        }
+        if !self.initialized {
+            // Contexts do not get settings from before the initialization.
+            self.core_dumps = CoreDumps::default();
         }
         self.initialized = true;
         Ok(())

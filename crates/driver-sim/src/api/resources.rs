@@ -173,8 +173,7 @@ impl State {
         if flags & BOTH == BOTH {
             return Err(invalid(Rule::ResourceFlags));
         }
-        let impossible =
-            |rule| refuse(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, rule);
+        let impossible = |rule| refuse(CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, rule);
         let input = Multiprocessors::of(&input).filter(|known| !known.is_part);
         let input = input.ok_or(impossible(Rule::ResourcePart))?;
         if min_count > input.count {
@@ -189,9 +188,7 @@ impl State {
             return groups.write(possible);
         }
         let made = room.min(possible);
-        let part = |count| {
-            Multiprocessors { count, is_part: true, ..input }.resource(&self.config)
-        };
+        let part = |count| Multiprocessors { count, is_part: true, ..input }.resource(&self.config);
         (0..made as usize).try_for_each(|index| result.write_at(index, part(size)))?;
         remaining.write_unless_null(part(input.count - made * size));
         groups.write(made)

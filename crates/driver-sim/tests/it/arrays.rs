@@ -150,9 +150,14 @@ fn invalid_descriptors_are_refused() {
         (words_of([1, 1, 16_385], CUDA_ARRAY3D_SURFACE_LDST), INVALID_VALUE),
         (words_of([1, 1, 32_769], 0), INVALID_VALUE),
         (words_of([1, 1, 2049], CUDA_ARRAY3D_LAYERED), INVALID_VALUE),
-        // Valid on a device, but not simulated.
+        (CUDA_ARRAY3D_DESCRIPTOR { Flags: 0x10, ..valid }, INVALID_VALUE),
+        (words_of([4, 0, 0], CUDA_ARRAY3D_TEXTURE_GATHER), INVALID_VALUE),
+        (words_of([32_769, 1, 0], CUDA_ARRAY3D_TEXTURE_GATHER), INVALID_VALUE),
+        // Not simulated: a planar format, a number of channels that the format does not have, and
+        // memory that the program maps.
         (CUDA_ARRAY3D_DESCRIPTOR { Format: CUarray_format(0xb0), ..valid }, NOT_SUPPORTED),
-        (CUDA_ARRAY3D_DESCRIPTOR { Flags: CUDA_ARRAY3D_TEXTURE_GATHER, ..valid }, NOT_SUPPORTED),
+        (CUDA_ARRAY3D_DESCRIPTOR { Format: CUarray_format(0xc1), ..valid }, NOT_SUPPORTED),
+        (CUDA_ARRAY3D_DESCRIPTOR { Flags: 0x40, ..valid }, NOT_SUPPORTED),
     ] {
         assert_eq!(machine.try_array(&descriptor), Err(code), "{descriptor:?}");
     }
@@ -161,11 +166,40 @@ fn invalid_descriptors_are_refused() {
     assert_eq!(cu!(machine, cuArray3DCreate_v2(&mut array, null())), INVALID_VALUE);
     assert_eq!(cu!(machine, cuArrayCreate_v2(&mut array, null())), INVALID_VALUE);
     assert_eq!(machine.simulator.live(), before);
-    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 2);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 3);
     let huge = machine.try_array(&words_of([16_384, 16_384, 2], 0));
     assert_eq!(huge, Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
     assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
     assert_eq!(machine.try_array(&valid), Err(CUresult::CUDA_ERROR_INVALID_CONTEXT));
+}
+
+#[test]
+fn image_formats_have_elements_of_their_size() {
+    let machine = Machine::new();
+    let empty = machine.simulator.live().allocated_bytes;
+    for (format, channels, bytes) in
+        [(0xc0, 1, 1), (0xc2, 4, 4), (0xc5, 4, 8), (0xca, 2, 4), (0x50, 4, 4)]
+    {
+        let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
+            Format: CUarray_format(format),
+            NumChannels: channels,
+            Flags: CUDA_ARRAY3D_TEXTURE_GATHER | 0x8000_0000,
+            ..words_of([3, 5, 0], 0)
+        };
+        let array = machine.try_array(&descriptor).expect("a possible array");
+        assert_eq!(machine.simulator.live().allocated_bytes, empty + 15 * bytes, "{format:#x}");
+        assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    }
+}
+
+/// Hardware reads extents as 32-bit numbers.
+#[test]
+fn extents_are_numbers_of_32_bits() {
+    let machine = Machine::new();
+    let array = machine.array([(1 << 32) + 4, 1 << 32, 0]);
+    let mut known = CUDA_ARRAY3D_DESCRIPTOR::default();
+    assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(&mut known, array)), SUCCESS);
+    assert_eq!(known, words_of([4, 0, 0], 0));
 }
 
 #[test]
@@ -267,7 +301,7 @@ fn layers_without_rows_are_slices() {
 }
 
 #[test]
-fn copies_past_an_array_or_inside_an_element_are_refused() {
+fn copies_past_an_array_are_refused() {
     let machine = Machine::trusting();
     let array = machine.array([3, 2, 2]);
     let mut words = [7; 12];
@@ -282,26 +316,40 @@ fn copies_past_an_array_or_inside_an_element_are_refused() {
         assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), INVALID_VALUE, "{start:?} {extent:?}");
     }
     let inside = read_box(array, [0; 3], [1; 3], &mut words);
-    for given in [
-        CUDA_MEMCPY3D { srcXInBytes: 2, ..inside },
-        CUDA_MEMCPY3D { WidthInBytes: 6, ..inside },
-        CUDA_MEMCPY3D { srcArray: CUarray::NULL, ..inside },
-    ] {
+    for given in
+        [CUDA_MEMCPY3D { srcLOD: 1, ..inside }, CUDA_MEMCPY3D { srcArray: CUarray::NULL, ..inside }]
+    {
         assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), INVALID_VALUE);
     }
     let row = machine.array([4, 0, 0]);
     let source = words.as_ptr().cast();
     assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 8, source, 12)), INVALID_VALUE);
-    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 1, source, 4)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(array, 8, source, 8)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(CUarray::NULL, 0, source, 4)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(CUarray::NULL, 0, source, 0)), SUCCESS);
     assert_eq!(cu!(machine, cuMemcpyAtoD_v2(8, row, 0, 4)), INVALID_VALUE);
-    // No recording of a device has this call.
-    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(array, 0, source, 4)), NOT_SUPPORTED);
-    let mut flat = CUDA_ARRAY_DESCRIPTOR::default();
-    assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(&mut flat, array)), NOT_SUPPORTED);
     assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(null_mut(), row)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(null_mut(), row)), INVALID_VALUE);
     assert_eq!(words, [7; 12], "nothing was read");
-    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 2);
+}
+
+#[test]
+fn copies_start_and_end_inside_elements() {
+    let machine = Machine::new();
+    let array = machine.array([3, 2, 2]);
+    let words = [0x0403_0201, 0x0807_0605, 0];
+    let zeros = write_box(array, [0; 3], [3, 2, 2], &[0; 12]);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&zeros)), SUCCESS);
+    // By offset, only the first row of the first slice.
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(array, 1, words.as_ptr().cast(), 6)), SUCCESS);
+    assert_eq!(machine.row(array, 3), [0x0302_0100, 0x0006_0504, 0]);
+    let (mut found, whole) = ([7; 12], [3, 2, 2]);
+    let given = read_box(array, [0; 3], whole, &mut found);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), SUCCESS);
+    assert_eq!(found[3..], [0; 9]);
+    let mut flat = CUDA_ARRAY_DESCRIPTOR::default();
+    assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(&mut flat, array)), SUCCESS);
+    assert_eq!((flat.Width, flat.Height), (3, 2));
 }
 
 #[test]

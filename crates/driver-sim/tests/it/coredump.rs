@@ -119,11 +119,16 @@ fn two_settings_are_names_for_flags() {
 }
 
 #[test]
-fn a_context_uses_the_settings_of_the_process_until_it_sets_its_own() {
+fn a_context_begins_with_a_copy_of_the_settings_of_the_process() {
     let machine = Machine::new();
     let (process, context) = (Scope::Process, Scope::Context);
     assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_FILE, b"all".to_vec()), SUCCESS);
     assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_LIGHTWEIGHT, vec![1]), SUCCESS);
+    // The context existed before, and has no file name.
+    assert_eq!(machine.text(context, S::CU_COREDUMP_FILE), "");
+    assert!(!machine.flag(context, S::CU_COREDUMP_LIGHTWEIGHT));
+    let mut second = CUcontext::NULL;
+    assert_eq!(cu!(machine, cuCtxCreate_v2(&mut second, 0, 0)), SUCCESS);
     assert_eq!(machine.text(context, S::CU_COREDUMP_FILE), "all");
     assert_eq!(machine.set_core_dump(context, S::CU_COREDUMP_FILE, b"one".to_vec()), SUCCESS);
     assert_eq!(machine.set_core_dump(context, S::CU_COREDUMP_TRIGGER_HOST, vec![0]), SUCCESS);
@@ -133,9 +138,21 @@ fn a_context_uses_the_settings_of_the_process_until_it_sets_its_own() {
     assert!(machine.flag(process, S::CU_COREDUMP_TRIGGER_HOST));
     assert!(machine.flag(context, S::CU_COREDUMP_LIGHTWEIGHT));
     assert!(!machine.flag(context, S::CU_COREDUMP_TRIGGER_HOST));
-    // Settings that the context has not set follow the process.
-    assert_eq!(machine.set_core_dump(process, S::CU_COREDUMP_PIPE, b"pipe".to_vec()), SUCCESS);
-    assert_eq!(machine.text(context, S::CU_COREDUMP_PIPE), "pipe");
+}
+
+#[test]
+fn a_text_needs_room_without_its_final_zero() {
+    let machine = Machine::new();
+    let (scope, file) = (Scope::Process, S::CU_COREDUMP_FILE);
+    assert_eq!(machine.set_core_dump(scope, file, b"core".to_vec()), SUCCESS);
+    let mut bytes = [7u8; 6];
+    let value = bytes.as_mut_ptr().cast();
+    assert_eq!(machine.get_raw(scope, file, value, &mut 3), INVALID_VALUE);
+    assert_eq!(machine.get_raw(scope, file, value, &mut 4), SUCCESS);
+    assert_eq!(machine.get_raw(Scope::Context, file, null_mut(), &mut 0), SUCCESS);
+    assert_eq!(&bytes, b"core\x07\x07");
+    assert_eq!(machine.get_raw(scope, file, value, &mut 6), SUCCESS);
+    assert_eq!(&bytes, b"core\0\x07");
 }
 
 #[test]
@@ -193,7 +210,8 @@ fn bad_arguments_change_nothing() {
     }
     for (setting, size) in [
         (S::CU_COREDUMP_LIGHTWEIGHT, 0),
-        (S::CU_COREDUMP_FILE, 1023),
+        (S::CU_COREDUMP_LIGHTWEIGHT, 2),
+        (S::CU_COREDUMP_FILE, 4),
         (S::CU_COREDUMP_GENERATION_FLAGS, 3),
     ] {
         assert_eq!(machine.get_raw(scope, setting, value, &mut size.clone()), INVALID_VALUE);
@@ -202,8 +220,9 @@ fn bad_arguments_change_nothing() {
     let flags = S::CU_COREDUMP_GENERATION_FLAGS;
     assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_LIGHTWEIGHT, vec![]), INVALID_VALUE);
     assert_eq!(machine.set_core_dump(scope, flags, vec![0; 3]), INVALID_VALUE);
-    assert_eq!(machine.set_core_dump(scope, flags, vec![64, 0, 0, 0]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, flags, vec![0; 8]), INVALID_VALUE);
     assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, vec![b'x'; 1024]), INVALID_VALUE);
+    assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, vec![0; 1025]), INVALID_VALUE);
     assert_eq!(machine.set_core_dump(scope, S::CU_COREDUMP_FILE, vec![b'x'; 1023]), SUCCESS);
     assert_eq!(machine.text(scope, S::CU_COREDUMP_FILE).len(), 1023);
     let none = null_mut();
@@ -211,9 +230,8 @@ fn bad_arguments_change_nothing() {
     assert_eq!(code, INVALID_VALUE, "no size");
     assert_eq!(machine.core_dump_flags(scope), 0);
 
-    let not_permitted = CUresult::CUDA_ERROR_NOT_PERMITTED;
     for setting in [S::CU_COREDUMP_PIPE, S::CU_COREDUMP_ENABLE_USER_TRIGGER] {
-        assert_eq!(machine.set_core_dump(Scope::Context, setting, vec![0]), not_permitted);
+        assert_eq!(machine.set_core_dump(Scope::Context, setting, vec![0]), INVALID_VALUE);
     }
     assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
     let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;

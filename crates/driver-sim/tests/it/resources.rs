@@ -2,14 +2,13 @@
 
 use std::ptr::{null, null_mut};
 
-use retrograph_driver_sim::{Config, DiagnosticKind};
+use retrograph_driver_sim::Config;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu, cu_optional};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
-const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 const SM: CUdevResourceType = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
 
 /// The result of a split: the groups, their number, and the remainder.
@@ -23,14 +22,14 @@ impl Machine {
     }
 
     /// Splits all SMs into at most `room` groups; with 0 only counts the groups.
-    fn split(&self, room: usize, least: u32) -> Result<Split, CUresult> {
+    fn split(&self, room: usize, least: u32, flags: u32) -> Result<Split, CUresult> {
         let (all, mut rest) = (self.multiprocessors(), CUdevResource::default());
         let mut groups = vec![CUdevResource::default(); room];
         let mut count = room as u32;
         let result = if room == 0 { null_mut() } else { groups.as_mut_ptr() };
         cu_optional!(
             self,
-            cuDevSmResourceSplitByCount(result, &mut count, &all, &mut rest, 0, least)
+            cuDevSmResourceSplitByCount(result, &mut count, &all, &mut rest, flags, least)
         )
         .ok()?;
         Ok((groups, count, rest))
@@ -55,29 +54,45 @@ fn a_device_and_its_contexts_have_the_sm_count_of_the_attribute() {
         smCoscheduledAlignment: 8,
     };
     assert_eq!(sm(&machine.multiprocessors()), expected);
-    for context in [machine.context, CUcontext::NULL] {
-        let mut resource = CUdevResource::default();
-        let code = cu_optional!(machine, cuCtxGetDevResource(context, &mut resource, SM));
-        assert_eq!((code, sm(&resource)), (SUCCESS, expected));
-    }
+    let mut resource = CUdevResource::default();
+    let code = cu_optional!(machine, cuCtxGetDevResource(machine.context, &mut resource, SM));
+    assert_eq!((code, sm(&resource)), (SUCCESS, expected));
+    let code = cu_optional!(machine, cuCtxGetDevResource(CUcontext::NULL, &mut resource, SM));
+    assert_eq!(code, CUresult::CUDA_ERROR_INVALID_CONTEXT, "null is not the current context");
 }
+
+const ANY: u32 = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
 
 #[test]
 fn groups_have_at_least_the_count_in_multiples_of_the_alignment() {
     let machine = Machine::new();
-    for (least, size, possible) in [(1, 8, 16), (8, 8, 16), (9, 16, 8), (64, 64, 2), (67, 72, 1)] {
-        let (_, count, rest) = machine.split(0, least).expect("a count");
-        assert_eq!((count, sm(&rest).smCount), (possible, 132 - possible * size), "{least}");
-        let (groups, count, rest) = machine.split(16, least).expect("groups");
-        assert_eq!((count, sm(&rest).smCount), (possible, 132 - possible * size), "{least}");
+    for (least, flags, size, possible) in [
+        (0, 0, 8, 15),
+        (8, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE, 8, 15),
+        (8, ANY, 8, 16),
+        (1, ANY, 2, 66),
+        (9, 0, 16, 8),
+        (64, 0, 64, 2),
+        (67, ANY, 68, 1),
+        (67, 0, 72, 1),
+        (130, 0, 132, 1),
+    ] {
+        let (_, count, rest) = machine.split(0, least, flags).expect("a count");
+        assert_eq!((count, rest.r#type), (possible, CUdevResourceType(0)), "{least}");
+        let (groups, count, rest) = machine.split(68, least, flags).expect("groups");
+        assert_eq!(count, possible, "{least}");
         for (index, group) in groups.iter().enumerate() {
             match index < possible as usize {
                 true => assert_eq!(sm(group).smCount, size, "{least}"),
                 false => assert_eq!(group.r#type, CUdevResourceType(0), "not written"),
             }
         }
+        match 132 - possible * size {
+            0 => assert_eq!(rest.r#type, CUdevResourceType::CU_DEV_RESOURCE_TYPE_INVALID),
+            left => assert_eq!(sm(&rest).smCount, left, "{least}"),
+        }
     }
-    let (groups, count, rest) = machine.split(3, 2).expect("fewer groups than possible");
+    let (groups, count, rest) = machine.split(3, 2, 0).expect("fewer groups than possible");
     assert_eq!((count, sm(&groups[2]).smCount, sm(&rest).smCount), (3, 8, 108));
 }
 
@@ -86,10 +101,8 @@ fn devices_of_capability_8_have_smaller_groups() {
     let machine = Machine::with(Config { compute_capability: (8, 0), ..Config::default() });
     let all = sm(&machine.multiprocessors());
     assert_eq!((all.minSmPartitionSize, all.smCoscheduledAlignment), (4, 2));
-    let (groups, ..) = machine.split(1, 1).expect("one group");
-    assert_eq!(sm(&groups[0]).smCount, 4);
-    let (_, count, rest) = machine.split(0, 65).expect("two halves");
-    assert_eq!((count, rest.r#type), (2, CUdevResourceType::CU_DEV_RESOURCE_TYPE_INVALID));
+    let (groups, count, _) = machine.split(40, 1, 0).expect("groups");
+    assert_eq!((count, sm(&groups[0]).smCount), (33, 4));
 }
 
 #[test]
@@ -97,13 +110,13 @@ fn a_driver_of_12_4_returns_only_the_count() {
     let machine = Machine::with(Config { driver_version: 12040, ..Config::default() });
     let expected = CUdevSmResource { smCount: 132, ..CUdevSmResource::default() };
     assert_eq!(sm(&machine.multiprocessors()), expected);
-    let (groups, count, _) = machine.split(1, 9).expect("a group");
+    let (groups, count, _) = machine.split(1, 9, 0).expect("a group");
     assert_eq!((count, sm(&groups[0]).smCount), (1, 16));
 }
 
 #[test]
 fn bad_arguments_of_a_split_write_nothing() {
-    let machine = Machine::trusting();
+    let machine = Machine::new();
     let all = machine.multiprocessors();
     let (mut group, mut count, mut rest) = (CUdevResource::default(), 1, CUdevResource::default());
     let mut split = |groups: *mut u32, input, flags, least| {
@@ -114,20 +127,20 @@ fn bad_arguments_of_a_split_write_nothing() {
         )
     };
     assert_eq!(split(null_mut(), &all, 0, 8), INVALID_VALUE);
+    assert_eq!(split(&mut 0, &all, 0, 8), INVALID_VALUE);
     assert_eq!(split(&mut count, null(), 0, 8), INVALID_VALUE);
-    assert_eq!(split(&mut count, &all, 4, 8), INVALID_VALUE);
-    assert_eq!(split(&mut count, &all, 0, 133), INVALID_VALUE);
+    assert_eq!(split(&mut count, &all, 3, 8), INVALID_VALUE);
+    let impossible = CUresult::CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    assert_eq!(split(&mut count, &all, 0, 133), impossible);
     let other = CUdevResource::default();
     let invalid_type = CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE;
     assert_eq!(split(&mut count, &other, 0, 8), invalid_type);
-    // No recording of a device has this call.
+    // A resource of no device, and a part of one.
     let made_up = CUdevResource { r#type: SM, ..other };
-    assert_eq!(split(&mut count, &made_up, 0, 8), NOT_SUPPORTED);
-    let (groups, ..) = machine.split(1, 8).expect("a group");
-    for (input, flags, least) in [(&groups[0], 0, 8), (&all, 0, 0), (&all, 1, 8), (&all, 0, 132)] {
-        assert_eq!(split(&mut count, input, flags, least), NOT_SUPPORTED, "{flags} {least}");
+    let (groups, ..) = machine.split(1, 8, 0).expect("a group");
+    for input in [made_up, groups[0]] {
+        assert_eq!(split(&mut count, &input, 0, 8), impossible);
     }
-    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 5);
     assert_eq!((count, group.r#type, rest.r#type), (1, other.r#type, other.r#type));
 }
 
