@@ -289,6 +289,7 @@ rules! {
     PrimaryReleased = "primary.released",
     ResourceCount = "resource.count",
     ResourceFlags = "resource.flags",
+    ResourceNoRoom = "resource.no_room",
     ResourcePart = "resource.part",
     ResourceType = "resource.type",
     Sticky = "sticky",

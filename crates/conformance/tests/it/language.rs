@@ -137,13 +137,11 @@ fn unions_with_one_public_field_are_shown_and_fields_of_the_driver_are_not() {
          show all.sm.smCount\n  \
          cuDevSmResourceSplitByCount &parts[3] &groups=2 all null 0 64\nend\n",
     );
-    let group = |count: u32| {
-        let sizes = "minSmPartitionSize=8 smCoscheduledAlignment=8";
-        format!("{{type=1 anonymous={{smCount={count} {sizes}}}}}")
-    };
-    assert_eq!(shown[1], format!("0 CUDA_SUCCESS all={}", group(132)));
+    let sizes = "minSmPartitionSize=8 smCoscheduledAlignment=8";
+    let all = format!("{{type=1 anonymous={{smCount=132 {sizes}}}}}");
+    assert_eq!(shown[1], format!("0 CUDA_SUCCESS all={all}"));
     assert_eq!(shown[2], "all.sm.smCount=132");
-    let part = group(64);
+    let part = "{type=1 anonymous={smCount=64}}";
     assert_eq!(shown[3], format!("0 CUDA_SUCCESS parts=[{part}, {part}, -] groups=2"));
 }
 

@@ -19,7 +19,7 @@ const MAPPED_FLAGS: u32 = 0xc0;
 /// `CUDA_ARRAY3D_COLOR_ATTACHMENT`, but with the highest bit.
 const FLAGS: u32 = 0x8000_01cf;
 
-/// Whether the format is in cuda.h 13.0, beside the formats with [`element_bytes`].
+/// Whether it is an image format of cuda.h 13.0. The simulator has those with [`element_bytes`].
 fn is_other_format(format: CUarray_format) -> bool {
     matches!(format.0, 0x50 | 0x91..=0x9f | 0xa1..=0xa9 | 0xb0..=0xb5 | 0xc0..=0xcb)
 }

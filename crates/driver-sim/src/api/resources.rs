@@ -35,7 +35,7 @@ impl Multiprocessors {
         }
         let has_granularity = !self.is_part && config.driver_version >= GRANULARITY_SINCE;
         let Granularity { fewest, alignment, .. } = match has_granularity {
-            true => Granularity::of(config.compute_capability),
+            true => Granularity::of(config.compute_capability, 0),
             false => Granularity::default(),
         };
         let mut resource = CUdevResource {
@@ -81,20 +81,21 @@ struct Granularity {
 }
 
 impl Granularity {
-    /// Groups whose blocks can form clusters.
+    /// The granularity of a split with these flags.
     ///
-    /// Source: the chapter about green contexts in cuda.h 13.0. 15 smallest groups fit into the
-    /// recorded H200: which SMs can form a cluster depends on the die.
-    fn of((major, _): (u32, u32)) -> Self {
+    /// Source: the chapter about green contexts in cuda.h 13.0; for capability 9, recordings of an
+    /// H200. It has 15 smallest groups whose SMs can form clusters: their number depends on the
+    /// die.
+    fn of((major, _): (u32, u32), flags: u32) -> Self {
         match major {
             ..=7 => Self { fewest: 2, alignment: 2, most: None },
             8 => Self { fewest: 4, alignment: 2, most: None },
+            _ if flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 => {
+                Self { fewest: 2, alignment: 2, most: None }
+            }
             _ => Self { fewest: 8, alignment: 8, most: Some(15) },
         }
     }
-
-    /// Groups of any SMs (`CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING`).
-    const ANY: Self = Self { fewest: 2, alignment: 2, most: None };
 
     /// The size of groups with at least `least` of `all` SMs, and the number of possible groups.
     fn split(self, least: u32, all: u32) -> (u32, u32) {
@@ -161,12 +162,12 @@ impl State {
         flags: u32,
         min_count: u32,
     ) -> Call {
-        const IGNORES: u32 = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
-        const BOTH: u32 = IGNORES | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+        const BOTH: u32 = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
+            | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
         let room = groups.get()?;
         let input = input.get()?;
         if !result.is_null() && room == 0 {
-            return Err(invalid(Rule::ResourceCount));
+            return Err(invalid(Rule::ResourceNoRoom));
         }
         check_type(input.r#type)?;
         // Other bits mean nothing.
@@ -179,10 +180,7 @@ impl State {
         if min_count > input.count {
             return Err(impossible(Rule::ResourceCount));
         }
-        let granularity = match flags & IGNORES {
-            0 => Granularity::of(self.config.compute_capability),
-            _ => Granularity::ANY,
-        };
+        let granularity = Granularity::of(self.config.compute_capability, flags);
         let (size, possible) = granularity.split(min_count, input.count);
         if result.is_null() {
             return groups.write(possible);
