@@ -24,6 +24,14 @@ pub(super) fn check_flags(flags: u32) -> Call {
     Ok(())
 }
 
+/// The flags that a created context has: core dumps on a trigger become core dumps on exceptions.
+fn kept_flags(given: u32) -> u32 {
+    match given & CU_CTX_USER_COREDUMP_ENABLE {
+        0 => given,
+        trigger => given & !trigger | CU_CTX_COREDUMP_ENABLE,
+    }
+}
+
 impl State {
     pub(crate) fn cuCtxCreate_v2(
         &mut self,
@@ -35,7 +43,7 @@ impl State {
         context.require()?;
         check_flags(flags)?;
         self.live_device(ordinal)?;
-        let handle = self.create_additional_context(ordinal, flags);
+        let handle = self.create_additional_context(ordinal, kept_flags(flags));
         self.thread().contexts.push(handle);
         context.write(handle)
     }

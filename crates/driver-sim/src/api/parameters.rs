@@ -78,18 +78,16 @@ impl State {
     /// The source or destination in device or pinned memory; `None` for pageable memory.
     fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
         let device = self.usable_device()?;
-        let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
         match given.kind {
             // Even if the device has access to it.
             CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
                 Err(invalid(Rule::CopyHostPool))
             }
             CUmemorytype::CU_MEMORYTYPE_DEVICE => {
-                let found = on_device(self).then_some(End::Device(given.device));
-                found.map(Some).ok_or(invalid(Rule::ParametersEnd))
-            }
-            CUmemorytype::CU_MEMORYTYPE_UNIFIED if on_device(self) => {
-                Ok(Some(End::Device(given.device)))
+                match self.on_device(device, given.device, given.bytes as u64) {
+                    true => Ok(Some(End::Device(given.device))),
+                    false => Err(invalid(Rule::ParametersEnd)),
+                }
             }
             CUmemorytype::CU_MEMORYTYPE_HOST | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
                 self.host_end(device, &given)

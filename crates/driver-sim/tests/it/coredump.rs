@@ -170,12 +170,16 @@ fn nothing_enables_core_dumps() {
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 3);
 
     // A context whose flags enable core dumps does not report them as disabled.
-    let mut context = CUcontext::NULL;
-    assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, CU_CTX_COREDUMP_ENABLE, 0)), SUCCESS);
-    let (mut value, mut size) = (7u8, 1);
-    let setting = S::CU_COREDUMP_ENABLE_ON_EXCEPTION;
-    let code = machine.get_raw(Scope::Context, setting, (&raw mut value).cast(), &mut size);
-    assert_eq!((code, value), (NOT_SUPPORTED, 7));
+    for flags in [CU_CTX_COREDUMP_ENABLE, CU_CTX_USER_COREDUMP_ENABLE] {
+        let (mut context, mut kept) = (CUcontext::NULL, 0);
+        assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, flags, 0)), SUCCESS);
+        assert_eq!(cu!(machine, cuCtxGetFlags(&mut kept)), SUCCESS);
+        assert_eq!(kept, CU_CTX_COREDUMP_ENABLE);
+        let (mut value, mut size) = (7u8, 1);
+        let setting = S::CU_COREDUMP_ENABLE_ON_EXCEPTION;
+        let code = machine.get_raw(Scope::Context, setting, (&raw mut value).cast(), &mut size);
+        assert_eq!((code, value), (NOT_SUPPORTED, 7));
+    }
 }
 
 #[test]
