@@ -1,9 +1,10 @@
 //! Writes the results of a warpgroup through shared memory by TMA bulk stores.
 //!
 //! The 64 rows of a warpgroup are written in boxes of 128 bytes per row: 64 columns of bf16, or 32
-//! of f32. With two buffers, filling one overlaps the bulk store from the other.
+//! of f32. With two buffers, filling one overlaps the bulk store from the other. Results that bulk
+//! stores cannot write pass through the first buffer, too, and threads write them.
 
-use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
+use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
 
@@ -81,6 +82,35 @@ impl<'k> BulkStore<'k> {
         });
     }
 
+    /// Passes `acc` to `write` through shared memory: each thread calls it for four adjacent
+    /// elements of a row at a time, with their row and column in `acc`.
+    ///
+    /// `write` becomes one piece of code for all elements. Once per pair of accumulators, it would
+    /// be most of the kernel, and of the time to compile it.
+    pub(super) fn write_by_threads(
+        &self,
+        acc: &[AccFragment<'k>],
+        write: impl FnOnce(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 4]),
+    ) {
+        const COLUMNS: u32 = TENSOR_MAP_BOX_F32[0];
+        let (k, buffer) = (self.kernel, self.buffers.0);
+        let boxes = acc.chunks_exact(COLUMNS as usize / 8);
+        assert!(boxes.remainder().is_empty(), "columns fill boxes");
+        k.range(0, boxes.len() as u32, 1, |index| {
+            self.wait_and_synchronize(0);
+            for (number, fragments) in (0u32..).zip(boxes) {
+                k.when(index.eq(number), || self.store_pairs(buffer, fragments));
+            }
+            k.bar_sync(self.barrier, None);
+            let thread = k.tid_x() & (WARPGROUP_THREADS - 1);
+            k.range(thread, CONSUMER_ROWS * (COLUMNS / 4), WARPGROUP_THREADS, |vector| {
+                let (row, chunk) = (vector / (COLUMNS / 4), vector & (COLUMNS / 4 - 1));
+                let place = buffer.at(row * LINE_WORDS + (chunk ^ (row & 7)) * 4);
+                write(row, index * COLUMNS + chunk * 4, place.reinterpret().load_vec4(0));
+            });
+        });
+    }
+
     /// Stores boxes of `columns` columns. `fill` writes each box to a buffer.
     fn write_boxes(
         &self,
@@ -107,11 +137,8 @@ impl<'k> BulkStore<'k> {
     ) {
         let (k, (first, two)) = (self.kernel, self.buffers);
         let buffer = first.offset(i64::from(u32::from(two) * (index % 2) * BUFFER_WORDS));
-        // Waits until the last store from this buffer has read it. The first box of a tile may
-        // reuse the buffer of the last box of the previous tile.
-        let pending = u32::from(two && index > 0);
-        k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
-        k.bar_sync(self.barrier, None);
+        // The first box of a tile may reuse the buffer of the last box of the previous tile.
+        self.wait_and_synchronize(u32::from(two && index > 0));
         fill(buffer);
         k.fence_proxy_async();
         k.bar_sync(self.barrier, None);
@@ -120,6 +147,14 @@ impl<'k> BulkStore<'k> {
             k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), buffer);
             k.cp_async_bulk_commit_group();
         });
+    }
+
+    /// Waits until all but the last `pending` stores have read their buffers, and for all threads of
+    /// the warpgroup.
+    fn wait_and_synchronize(&self, pending: u32) {
+        let k = self.kernel;
+        k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
+        k.bar_sync(self.barrier, None);
     }
 
     /// Waits for all threads of the warpgroup.

@@ -12,8 +12,8 @@
 //! block multicasts its share of b to all of them, so a cluster reads b from the L2 cache once. A
 //! stage is empty when the consumers of all blocks have released it.
 //!
-//! **Result.** If c has a tensor map, it is written through shared memory by bulk stores;
-//! otherwise, and if the product accumulates, from registers.
+//! **Result.** c is written through shared memory: by bulk stores if it has a tensor map, and by
+//! threads otherwise and if the product accumulates.
 //!
 //! **Split operands.** A stage holds both terms of each operand, which are planes of its tensor
 //! map. Each stage accumulates from zero and is then added in f32; see

@@ -4,7 +4,7 @@ use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_
 use retrograph_ptx::build::{Kernel, ScaleD, Shared, Value, Var};
 
 use super::{Tile, WarpSpecializedKernel};
-use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
+use crate::gemm::accumulator::{AccFragment, acc_row};
 use crate::gemm::bulk_store::{BUFFER_WORDS, BulkStore};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::mainloop::{wgmma, wgmma_split_f16};
@@ -64,7 +64,7 @@ impl WarpSpecializedKernel {
                     let warps = (sums.at(warpgroup * 4), threads, 4);
                     squares.write(of_tile, warps, &acc, || store.synchronize());
                 }
-                self.write(&tile.product, &store, (tile.origin, rows(&tile)), &acc);
+                self.write(&tile.product, &store, rows(&tile), &acc);
             });
             return store.wait();
         }
@@ -130,7 +130,7 @@ impl WarpSpecializedKernel {
             let [row, column] = tile.origin;
             let rows = [row + warpgroup * CONSUMER_ROWS, column];
             unsplit(k, params, (warp, rows), &acc);
-            self.write(params, &store, (tile.origin, rows), &acc);
+            self.write(params, &store, rows, &acc);
         });
         store.wait();
     }
@@ -140,8 +140,8 @@ impl WarpSpecializedKernel {
         self,
         params: &GemmParams<'k>,
         store: &BulkStore<'k>,
-        (origin, rows): ([Value<'k, u32>; 2], [Value<'k, u32>; 2]),
-        acc: &Vec<AccFragment<'k>>,
+        rows: [Value<'k, u32>; 2],
+        acc: &[AccFragment<'k>],
     ) {
         let k = &params.m.kernel();
         let maps = params.maps.expect("operands have maps");
@@ -151,21 +151,19 @@ impl WarpSpecializedKernel {
             qkv.apply(params, [first, column], acc);
             return store.write_rounded((maps.c, k.constant(0)), rows, acc);
         }
-        let from_registers = |acc: &[AccFragment<'k>], first: u32| {
-            let bf16_target = Some(self.target);
+        let by_threads = |acc: &[AccFragment<'k>], first: u32| {
+            let ([row, column], bf16_target) = (rows, Some(self.target));
+            let origin = [row, column + first];
             let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };
-            let warp_tile = WarpTile::of_warpgroup(k, CONSUMER_ROWS);
-            warp_tile.for_each_pair(k, &[acc.to_vec()], |row, column, pair| {
-                epilogue.write(row, column + first, &pair);
-            });
+            store.write_by_threads(acc, |row, column, sums| epilogue.write(row, column, &sums));
         };
-        // Columns that do not fill a whole box are written from registers.
+        // Columns that do not fill a whole box are written by threads.
         let in_boxes = |width: u32, write: &dyn Fn(&[AccFragment<'k>])| {
             let columns = self.columns() / width * width;
             let (boxes, rest) = acc.split_at(columns as usize / 8);
             write(boxes);
             if !rest.is_empty() {
-                from_registers(rest, columns);
+                by_threads(rest, columns);
             }
         };
         let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
@@ -175,7 +173,7 @@ impl WarpSpecializedKernel {
             None => f32(),
             Some((_, is_bf16)) => k.when_else(is_bf16, bf16, f32),
         };
-        k.when_else(maps.writes_c, through_smem, || from_registers(acc, 0));
+        k.when_else(maps.writes_c, through_smem, || by_threads(acc, 0));
     }
 
     /// Adds the products of all stages of a tile to `acc`. Calls `after_first` when the products of
