@@ -9,10 +9,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
 
 use super::accumulator::AccFragment;
-use super::params::GemmParams;
 use super::staged_store::matrices;
 use crate::primitives::bf16::pack;
-use crate::primitives::mma::fragment_column;
 use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
@@ -44,41 +42,28 @@ impl<'k> BulkStore<'k> {
         Self { kernel: *k, target, buffers, barrier, leader }
     }
 
-    /// Writes `alpha · acc (+ bias)` as bf16 at row and column `origin`. The stores may still be in
-    /// flight on return.
+    /// Writes `acc` as bf16 at row and column `origin`. The stores may still be in flight on
+    /// return.
     pub(super) fn write_bf16(
-        &self,
-        c: (TensorMapParam<'k>, Value<'k, u32>),
-        (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
-        acc: &[AccFragment<'k>],
-    ) {
-        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, column, fragments| {
-            self.store_matrices(buffer, &self.scaled(params, column, fragments));
-        });
-    }
-
-    /// Writes `acc` as bf16, without scale and bias.
-    pub(super) fn write_rounded(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
         origin: [Value<'k, u32>; 2],
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, _, fragments| {
+        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, fragments| {
             self.store_matrices(buffer, fragments);
         });
     }
 
-    /// Writes `alpha · acc (+ bias)` as f32.
+    /// As [`Self::write_bf16`], as f32.
     pub(super) fn write_f32(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
-        (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
+        origin: [Value<'k, u32>; 2],
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (TENSOR_MAP_BOX_F32[0], origin), acc, |buffer, column, fragments| {
-            let values = self.scaled(params, column, fragments);
-            self.store_pairs(buffer, &values);
+        self.write_boxes(c, (TENSOR_MAP_BOX_F32[0], origin), acc, |buffer, fragments| {
+            self.store_pairs(buffer, fragments);
         });
     }
 
@@ -117,12 +102,12 @@ impl<'k> BulkStore<'k> {
         (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
         (columns, [row, column]): (u32, [Value<'k, u32>; 2]),
         acc: &[AccFragment<'k>],
-        fill: impl Fn(Shared<'k, u32>, Value<'k, u32>, &[AccFragment<'k>]),
+        fill: impl Fn(Shared<'k, u32>, &[AccFragment<'k>]),
     ) {
         for (index, fragments) in (0u32..).zip(acc.chunks_exact(columns as usize / 8)) {
             let first = column + index * columns;
             self.store_box(index, (map, [first, row, plane]), |buffer| {
-                fill(buffer, first, fragments);
+                fill(buffer, fragments);
             });
         }
     }
@@ -149,8 +134,8 @@ impl<'k> BulkStore<'k> {
         });
     }
 
-    /// Waits until all but the last `pending` stores have read their buffers, and for all threads of
-    /// the warpgroup.
+    /// Waits until all but the last `pending` stores have read their buffers, and for all threads
+    /// of the warpgroup.
     fn wait_and_synchronize(&self, pending: u32) {
         let k = self.kernel;
         k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
@@ -166,33 +151,6 @@ impl<'k> BulkStore<'k> {
     pub(super) fn wait(&self) {
         let k = self.kernel;
         k.when(self.leader, || k.cp_async_bulk_wait_group_read(0));
-    }
-
-    /// The scaled fragments with the bias.
-    fn scaled(
-        &self,
-        params: &GemmParams<'k>,
-        first_column: Value<'k, u32>,
-        fragments: &[AccFragment<'k>],
-    ) -> Vec<[Var<'k, f32>; 4]> {
-        let (k, c) = (self.kernel, params.c);
-        let values: Vec<[Var<'k, f32>; 4]> = fragments
-            .iter()
-            .map(|fragment| fragment.map(|acc| k.var(acc.get() * c.alpha)))
-            .collect();
-        k.when(!c.bias.is_null(), || {
-            // Columns past the end are not written, so their bias does not matter.
-            let last = params.n - 1;
-            let first = first_column + fragment_column(&k);
-            for (j, [a, b, x, y]) in (0u32..).zip(&values) {
-                let [low, high] =
-                    [0, 1].map(|next| c.bias.load((first + (j * 8 + next)).min(last)));
-                for (value, bias) in [(a, low), (b, high), (x, low), (y, high)] {
-                    value.add_assign(bias);
-                }
-            }
-        });
-        values
     }
 
     /// Stores the fragments of a warp as bf16 to a buffer.

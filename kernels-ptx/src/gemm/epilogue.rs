@@ -56,49 +56,78 @@ impl<'k> Epilogue<'k> {
         }
     }
 
-    /// Writes two or four consecutive elements of a row of the tile, if they are within c.
+    /// Scales two or four consecutive elements of a row of the tile, adds the bias, and writes
+    /// them, if they are within c.
     pub(super) fn write(
         &self,
         row: Value<'k, u32>,
         column: Value<'k, u32>,
         sums: &[Value<'k, f32>],
     ) {
-        let k = self.kernel;
-        let (row, column) = (self.origin[0] + row, self.origin[1] + column);
-        k.when(row.lt(self.params.m) & column.lt(self.params.n), || {
-            let index = row.mad_lo(self.params.c.leading_dim, column);
-            let write_f32 = || {
-                k.when_else(
-                    self.params.c.vectorized,
-                    || self.write_vector(index, column, sums),
-                    || self.write_scalars(index, column, sums),
-                );
-            };
-            match self.params.c.bf16.zip(self.bf16_target) {
-                None => write_f32(),
-                Some(((plane, is_bf16), target)) => {
-                    let write_bf16 = || self.write_bf16((plane, target), (index, column), sums);
-                    k.when_else(is_bf16, write_bf16, write_f32);
-                }
-            }
+        let (k, c) = (self.kernel, self.params.c);
+        self.when_inside([row, column], |index, column| {
+            let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
+            k.when(!c.bias.is_null(), || {
+                // Columns past the end are not written, so their bias does not matter.
+                let (bias, last) = (c.bias.at(column), self.params.n - 1 - column);
+                (0u32..)
+                    .zip(&values)
+                    .for_each(|(j, value)| value.add_assign(bias.load(last.min(j))));
+            });
+            self.store(index, column, &values);
         });
     }
 
-    /// Writes to a bf16 c, which never accumulates.
-    fn write_bf16(
+    /// As [`Self::write`], for values that are scaled and have the bias.
+    pub(super) fn write_scaled(
+        &self,
+        row: Value<'k, u32>,
+        column: Value<'k, u32>,
+        values: &[Value<'k, f32>],
+    ) {
+        self.when_inside([row, column], |index, column| {
+            let values: Vec<_> = values.iter().map(|&value| self.kernel.var(value)).collect();
+            self.store(index, column, &values);
+        });
+    }
+
+    /// Calls `body` with the index and the column of an element of the tile, if it is within c.
+    fn when_inside(
+        &self,
+        [row, column]: [Value<'k, u32>; 2],
+        body: impl FnOnce(Value<'k, u32>, Value<'k, u32>),
+    ) {
+        let (row, column) = (self.origin[0] + row, self.origin[1] + column);
+        let inside = row.lt(self.params.m) & column.lt(self.params.n);
+        self.kernel.when(inside, || body(row.mad_lo(self.params.c.leading_dim, column), column));
+    }
+
+    fn store(&self, index: Value<'k, u32>, column: Value<'k, u32>, values: &[Var<'k, f32>]) {
+        let k = self.kernel;
+        let store_f32 = || {
+            k.when_else(
+                self.params.c.vectorized,
+                || self.store_vector(index, values),
+                || self.store_scalars(index, column, values),
+            );
+        };
+        match self.params.c.bf16.zip(self.bf16_target) {
+            None => store_f32(),
+            Some(((plane, is_bf16), target)) => {
+                let store_bf16 = || self.store_bf16((plane, target), (index, column), values);
+                k.when_else(is_bf16, store_bf16, store_f32);
+            }
+        }
+    }
+
+    /// Stores to a bf16 c, which never accumulates.
+    fn store_bf16(
         &self,
         (plane, target): (Ptr<'k, u32>, SmTarget),
         (index, column): (Value<'k, u32>, Value<'k, u32>),
-        sums: &[Value<'k, f32>],
+        values: &[Var<'k, f32>],
     ) {
-        let (k, c) = (self.kernel, self.params.c);
-        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
-        k.when(!c.bias.is_null(), || {
-            // Columns past the end are not written, so their bias does not matter.
-            let bias = c.bias.at(column);
-            let last = self.params.n - 1 - column;
-            (0u32..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(last.min(j))));
-        });
+        let k = self.kernel;
         let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
         let words: Vec<_> = values.chunks_exact(2).map(pair).collect();
         let vectorized = || match words[..] {
@@ -114,19 +143,14 @@ impl<'k> Epilogue<'k> {
                 }
             }
         };
-        k.when_else(c.vectorized, vectorized, scalars);
+        k.when_else(self.params.c.vectorized, vectorized, scalars);
     }
 
-    /// Writes one vector to an f32 c whose rows have a multiple of 4 elements.
-    fn write_vector(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: &[Value<'k, f32>]) {
+    /// Stores one vector to an f32 c whose rows have a multiple of 4 elements, and adds previous
+    /// values.
+    fn store_vector(&self, index: Value<'k, u32>, values: &[Var<'k, f32>]) {
         let (k, c) = (self.kernel, self.params.c);
         let to = c.plane.at(index);
-        let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
-        k.when(!c.bias.is_null(), || {
-            // The bias may be unaligned.
-            let bias = c.bias.at(column);
-            (0..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(j)));
-        });
         let add = |before: &[Value<'k, f32>]| {
             values.iter().zip(before).for_each(|(value, &before)| value.add_assign(before));
         };
@@ -143,19 +167,17 @@ impl<'k> Epilogue<'k> {
         }
     }
 
-    /// Writes to an f32 c element by element.
-    fn write_scalars(
+    /// As [`Self::store_vector`], element by element.
+    fn store_scalars(
         &self,
         index: Value<'k, u32>,
         column: Value<'k, u32>,
-        sums: &[Value<'k, f32>],
+        values: &[Var<'k, f32>],
     ) {
         let (k, c) = (self.kernel, self.params.c);
-        let (to, bias) = (c.plane.at(index), c.bias.at(column));
-        for (j, &sum) in (0u32..).zip(sums) {
+        let to = c.plane.at(index);
+        for (j, &value) in (0u32..).zip(values) {
             k.when((column + j).lt(self.params.n), || {
-                let value = k.var(sum * c.alpha);
-                k.when(!c.bias.is_null(), || value.add_assign(bias.load(j)));
                 k.when(c.accumulate, || value.add_assign(to.load(j)));
                 to.store(j, value);
             });

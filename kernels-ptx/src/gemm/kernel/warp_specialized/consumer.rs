@@ -149,13 +149,15 @@ impl WarpSpecializedKernel {
             let [row, column] = rows;
             let first = row + (k.warp() & 3) * 16 + fragment_row(k);
             qkv.apply(params, [first, column], acc);
-            return store.write_rounded((maps.c, k.constant(0)), rows, acc);
+            return store.write_bf16((maps.c, k.constant(0)), rows, acc);
         }
+        scale(params, rows[1], acc);
         let by_threads = |acc: &[AccFragment<'k>], first: u32| {
             let ([row, column], bf16_target) = (rows, Some(self.target));
             let origin = [row, column + first];
             let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };
-            store.write_by_threads(acc, |row, column, sums| epilogue.write(row, column, &sums));
+            let write = |row, column, values: [_; 4]| epilogue.write_scaled(row, column, &values);
+            store.write_by_threads(acc, write);
         };
         // Columns that do not fill a whole box are written by threads.
         let in_boxes = |width: u32, write: &dyn Fn(&[AccFragment<'k>])| {
@@ -166,7 +168,7 @@ impl WarpSpecializedKernel {
                 by_threads(rest, columns);
             }
         };
-        let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
+        let c = (maps.c, k.ctaid_z());
         let f32 = || in_boxes(TENSOR_MAP_BOX_F32[0], &|acc| store.write_f32(c, rows, acc));
         let bf16 = || in_boxes(TENSOR_MAP_BOX[0], &|acc| store.write_bf16(c, rows, acc));
         let through_smem = || match params.c.bf16 {
@@ -213,6 +215,23 @@ impl WarpSpecializedKernel {
         staggered.set(1);
         k.when(leader, || pipeline.release(previous.get()));
     }
+}
+
+/// Multiplies the accumulators of a warpgroup by alpha and adds the bias. `column` is their first
+/// column.
+fn scale<'k>(params: &GemmParams<'k>, column: Value<'k, u32>, acc: &[AccFragment<'k>]) {
+    let (k, c) = (column.kernel(), params.c);
+    acc.as_flattened().iter().for_each(|acc| acc.set(acc.get() * c.alpha));
+    k.when(!c.bias.is_null(), || {
+        // Columns past the end are not written, so their bias does not matter.
+        let (first, last) = (column + fragment_column(&k), params.n - 1);
+        for (j, [a, b, x, y]) in (0u32..).zip(acc) {
+            let [low, high] = [0, 1].map(|next| c.bias.load((first + (j * 8 + next)).min(last)));
+            for (acc, bias) in [(a, low), (b, high), (x, low), (y, high)] {
+                acc.add_assign(bias);
+            }
+        }
+    });
 }
 
 /// Multiplies the accumulators of a warpgroup by the scales of split operands. Their first row and
