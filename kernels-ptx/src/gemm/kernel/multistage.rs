@@ -19,7 +19,7 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Shared};
+use retrograph_ptx::build::{Kernel, NamedBarrier, Shared};
 
 use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
 use crate::gemm::config::multistage::MultistageConfig;
@@ -295,12 +295,14 @@ impl MultistageKernel {
         let pitch = columns + 8;
         let fits = rows * pitch * 4 <= self.smem_bytes() - SWIZZLE_ALIGNMENT;
         assert!(fits, "the accumulators fit into the stages");
-        // Every warpgroup has waited for its own products; this waits for all of them.
-        k.barrier();
-        warp_tile.store_pairs(k, (smem, pitch), acc);
-        k.barrier();
         let (count, first_row, extent) = (1, 0, [rows, columns]);
+        // Threads that only copy may have exited.
         let threads = self.threads();
+        let barrier = NamedBarrier { id: k.constant(0), threads };
+        // Every warpgroup has waited for its own products; this waits for all of them.
+        k.bar_sync(barrier, None);
+        warp_tile.store_pairs(k, (smem, pitch), acc);
+        k.bar_sync(barrier, None);
         epilogue.write_slices(&SliceSums { smem, count, first_row, extent, pitch, threads });
     }
 }

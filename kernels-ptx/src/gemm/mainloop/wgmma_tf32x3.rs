@@ -152,7 +152,6 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
                 let warp_tile = WarpTile::of_warpgroup(k, ROWS);
                 let acc = Consumer::new(stages, kernel, &warp_tile).run();
                 let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
-                // Producers exit, which counts as arrival at the barriers of the block.
                 let smem = stages.smem[0].reinterpret();
                 kernel.write_through_smem(&epilogue, smem, (&warp_tile, &[acc]));
             },
