@@ -12,12 +12,16 @@ use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Array, State, element_bytes, memory_refusal};
 
-/// Flags of arrays whose memory the program maps: `CUDA_ARRAY3D_SPARSE` and
-/// `CUDA_ARRAY3D_DEFERRED_MAPPING`.
-const MAPPED_FLAGS: u32 = 0xc0;
-/// The flags that hardware accepts: without `CUDA_ARRAY3D_DEPTH_TEXTURE` and
-/// `CUDA_ARRAY3D_COLOR_ATTACHMENT`, but with the highest bit.
-const FLAGS: u32 = 0x8000_01cf;
+/// Flags of arrays whose memory the program maps.
+const MAPPED_FLAGS: u32 = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+/// The flags that hardware accepts, among them an unnamed one.
+const FLAGS: u32 = CUDA_ARRAY3D_LAYERED
+    | CUDA_ARRAY3D_SURFACE_LDST
+    | CUDA_ARRAY3D_CUBEMAP
+    | CUDA_ARRAY3D_TEXTURE_GATHER
+    | MAPPED_FLAGS
+    | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE
+    | 1 << 31;
 
 /// Whether it is an image format of cuda.h 13.0. The simulator has those with [`element_bytes`].
 fn is_other_format(format: CUarray_format) -> bool {

@@ -16,26 +16,29 @@ pub(crate) struct Array {
 /// Bytes of an element, if the simulator has arrays of the format with this number of channels.
 pub(crate) fn element_bytes(format: CUarray_format, channels: u32) -> Option<usize> {
     use CUarray_format as F;
-    let channel = match format {
-        F::CU_AD_FORMAT_UNSIGNED_INT8 | F::CU_AD_FORMAT_SIGNED_INT8 => 1,
-        F::CU_AD_FORMAT_UNSIGNED_INT16 | F::CU_AD_FORMAT_SIGNED_INT16 | F::CU_AD_FORMAT_HALF => 2,
-        F::CU_AD_FORMAT_UNSIGNED_INT32 | F::CU_AD_FORMAT_SIGNED_INT32 | F::CU_AD_FORMAT_FLOAT => 4,
-        UNORM_INT_101010_2 => return (channels == 4).then_some(4),
-        F(number) => return normalized_bytes(number, channels),
+    // Other formats determine the number of channels.
+    let (bytes, expected) = match format {
+        F::CU_AD_FORMAT_UNSIGNED_INT8 | F::CU_AD_FORMAT_SIGNED_INT8 => (1, None),
+        F::CU_AD_FORMAT_UNSIGNED_INT16 | F::CU_AD_FORMAT_SIGNED_INT16 | F::CU_AD_FORMAT_HALF => {
+            (2, None)
+        }
+        F::CU_AD_FORMAT_UNSIGNED_INT32 | F::CU_AD_FORMAT_SIGNED_INT32 | F::CU_AD_FORMAT_FLOAT => {
+            (4, None)
+        }
+        F::CU_AD_FORMAT_UNORM_INT_101010_2 => (1, Some(4)),
+        F::CU_AD_FORMAT_UNORM_INT8X1 | F::CU_AD_FORMAT_SNORM_INT8X1 => (1, Some(1)),
+        F::CU_AD_FORMAT_UNORM_INT8X2 | F::CU_AD_FORMAT_SNORM_INT8X2 => (1, Some(2)),
+        F::CU_AD_FORMAT_UNORM_INT8X4 | F::CU_AD_FORMAT_SNORM_INT8X4 => (1, Some(4)),
+        F::CU_AD_FORMAT_UNORM_INT16X1 | F::CU_AD_FORMAT_SNORM_INT16X1 => (2, Some(1)),
+        F::CU_AD_FORMAT_UNORM_INT16X2 | F::CU_AD_FORMAT_SNORM_INT16X2 => (2, Some(2)),
+        F::CU_AD_FORMAT_UNORM_INT16X4 | F::CU_AD_FORMAT_SNORM_INT16X4 => (2, Some(4)),
+        _ => return None,
     };
-    matches!(channels, 1 | 2 | 4).then_some(channel * channels as usize)
-}
-
-/// Four normalized channels in 32 bits.
-const UNORM_INT_101010_2: CUarray_format = CUarray_format(0x50);
-
-/// Bytes of an element of normalized integers. The formats are numbered from
-/// `CU_AD_FORMAT_UNORM_INT8X1` to `CU_AD_FORMAT_SNORM_INT16X4`: unsigned and signed, of 8 and 16
-/// bits, with 1, 2 and 4 channels each.
-fn normalized_bytes(format: u32, channels: u32) -> Option<usize> {
-    let index = format.checked_sub(0xc0).filter(|index| *index < 12)?;
-    let bytes = 1 + index as usize / 3 % 2;
-    (channels == 1 << (index % 3)).then_some(bytes * channels as usize)
+    let is_allowed = match expected {
+        Some(expected) => channels == expected,
+        None => matches!(channels, 1 | 2 | 4),
+    };
+    is_allowed.then_some(bytes * channels as usize)
 }
 
 impl Array {
