@@ -98,8 +98,11 @@ pub enum SimError {
 }
 
 impl Config {
-    /// Fails at the first invalid value.
-    pub(crate) fn check(&self) -> Result<(), SimError> {
+    /// Checks the values, as `Simulator::new` does.
+    ///
+    /// # Errors
+    /// [`SimError::InvalidConfig`] with the first invalid value.
+    pub fn check(&self) -> Result<(), SimError> {
         let (major, minor) = self.compute_capability;
         let require = |field, value: &dyn fmt::Display, holds, rule: &str| match holds {
             true => Ok(()),

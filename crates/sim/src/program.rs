@@ -9,6 +9,7 @@ use std::process::Command;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etcetera::BaseStrategy as _;
+use retrograph_driver_sim::SimError;
 
 use crate::settings::{BadSetting, Settings};
 
@@ -93,6 +94,8 @@ enum ProgramError {
     Write { path: PathBuf, source: io::Error },
     #[error("{name} is {value:?}; set it to {wanted}")]
     Setting { name: String, value: OsString, wanted: &'static str },
+    #[error(transparent)]
+    Config(#[from] SimError),
     #[error("cannot start {program:?}: {source}")]
     Start { program: OsString, source: io::Error },
     #[error("{path} cannot be in the library path, because it contains a `:`; choose another path")]
@@ -156,13 +159,14 @@ fn check(options: &[(&'static str, OsString)]) -> Result<(), ProgramError> {
         Some((_, value)) => Some(value.clone()),
         None => std::env::var_os(name),
     });
-    read.map(drop).map_err(|BadSetting { name, value, wanted }| {
+    let settings = read.map_err(|BadSetting { name, value, wanted }| {
         let name = match (option(name), name.strip_prefix("RETROGRAPH_SIM_")) {
             (Some(_), Some(word)) => format!("--{}", word.to_lowercase().replace('_', "-")),
             _ => name.to_owned(),
         };
         ProgramError::Setting { name, value, wanted }
-    })
+    })?;
+    Ok(settings.config.check()?)
 }
 
 /// Returns the folder followed by the previous search path.

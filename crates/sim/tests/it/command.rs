@@ -58,6 +58,8 @@ fn an_invalid_option_or_variable_is_named_before_the_program_starts() {
     };
     let option = said(command(folder.path()).args(["run", "--memory", "1.5G"]));
     assert!(option.contains(r#"--memory is "1.5G"; set it to bytes"#), "{option}");
+    let range = said(command(folder.path()).args(["run", "--devices", "65"]));
+    assert!(range.contains("devices = 65; it must be at most 64"), "{range}");
     let variable = said(command(folder.path()).env("RETROGRAPH_SIM_RACES", "yes").arg("run"));
     assert!(variable.contains(r#"RETROGRAPH_SIM_RACES is "yes"; set it to 0 or 1"#), "{variable}");
 }
