@@ -22,8 +22,8 @@ const CONTEXT_BYTES: usize = 1 << 30;
 /// Minimum bytes of PTX per worker process: less is compiled before a worker has started.
 const PROCESS_BYTES: usize = 128 << 10;
 
-/// Default number of processes, including this one. More took longer on an H200 with 16 cores
-/// (docs/hardware/2026-11-24-swiglu-and-cold-start).
+/// Default number of processes, including this one. More are not faster on an H200 with 16 cores
+/// (docs/hardware/2026-11-28-compile-time).
 const DEFAULT_PROCESSES: usize = 4;
 
 /// A module that this thread loads.
