@@ -99,6 +99,8 @@ pub(crate) struct Row {
     pub(crate) threads: u32,
     /// Resident blocks per SM.
     pub(crate) blocks: u32,
+    /// Statements of PTX.
+    pub(crate) statements: u32,
 }
 
 /// The results of the checks.
@@ -222,13 +224,15 @@ fn assemble(
 /// largest block that the entry allows.
 fn row(usage: Usage, jobs: &[&Job], coverage: &Coverage) -> Row {
     let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
-    let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
+    let entry = job.and_then(|job| job.module.entry(&usage.entry));
+    let allowed = entry.and_then(|entry| entry.limits.max_threads);
     let allowed = allowed.map_or(1024, |[x, y, z]| x * y * z);
+    let statements = entry.map_or(0, |entry| entry.body.len() as u32);
     let launched = coverage.of(&usage.entry, usage.target);
     let threads = if launched.threads == 0 { allowed } else { launched.threads };
     let (registers, shared_bytes) = (usage.registers, usage.shared_bytes + launched.shared_bytes);
     let block = occupancy::Block { threads, registers, shared_bytes };
-    Row { blocks: occupancy::blocks(usage.target, block), threads, usage }
+    Row { blocks: occupancy::blocks(usage.target, block), threads, statements, usage }
 }
 
 fn compare(arguments: &Arguments, rows: &[Row], findings: &mut Findings) -> anyhow::Result<()> {

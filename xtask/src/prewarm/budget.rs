@@ -8,14 +8,17 @@ use retrograph_ptx::SmTarget;
 
 use super::Row;
 
-const HEADING: &str = "entry\ttarget\tregisters\tshared bytes\tblocks per multiprocessor";
+const HEADING: &str =
+    "entry\ttarget\tregisters\tshared bytes\tblocks per multiprocessor\tPTX statements";
 
-/// The maximum of registers and shared bytes, and the minimum of resident blocks.
+/// The maximum of registers, shared bytes and PTX statements, which determine the time to compile,
+/// and the minimum of resident blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     registers: u32,
     shared_bytes: u32,
     blocks: u32,
+    statements: u32,
 }
 
 /// The limits of all entry points by name and target.
@@ -29,7 +32,8 @@ impl Budget {
     pub(crate) fn of(rows: &[Row]) -> Self {
         let limits = rows.iter().map(|row| {
             let (registers, shared_bytes) = (row.usage.registers, row.usage.shared_bytes);
-            let limit = Limit { registers, shared_bytes, blocks: row.blocks };
+            let Row { blocks, statements, .. } = *row;
+            let limit = Limit { registers, shared_bytes, blocks, statements };
             ((row.usage.entry.clone(), row.usage.target), limit)
         });
         Self { limits: limits.collect() }
@@ -47,9 +51,9 @@ impl Budget {
             let [entry, target, numbers @ ..] = &fields[..] else { bail!(wrong()) };
             let numbers: Vec<u32> =
                 numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().with_context(wrong)?;
-            let [registers, shared_bytes, blocks] = numbers[..] else { bail!(wrong()) };
+            let [registers, shared_bytes, blocks, statements] = numbers[..] else { bail!(wrong()) };
             let target: SmTarget = target.parse().with_context(wrong)?;
-            let limit = Limit { registers, shared_bytes, blocks };
+            let limit = Limit { registers, shared_bytes, blocks, statements };
             limits.insert(((*entry).to_owned(), target), limit);
         }
         Ok(Self { limits })
@@ -58,9 +62,12 @@ impl Budget {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{HEADING}\n");
         for ((entry, target), limit) in &self.limits {
-            let Limit { registers, shared_bytes, blocks } = limit;
-            writeln!(text, "{entry}\t{target}\t{registers}\t{shared_bytes}\t{blocks}")
-                .expect("writing to a string does not fail");
+            let Limit { registers, shared_bytes, blocks, statements } = limit;
+            writeln!(
+                text,
+                "{entry}\t{target}\t{registers}\t{shared_bytes}\t{blocks}\t{statements}"
+            )
+            .expect("writing to a string does not fail");
         }
         text
     }
@@ -88,6 +95,8 @@ impl Budget {
             more("registers", registers, limit.registers, registers > limit.registers);
             more("shared bytes", shared, limit.shared_bytes, shared > limit.shared_bytes);
             more("blocks per multiprocessor", row.blocks, limit.blocks, row.blocks < limit.blocks);
+            let grows = row.statements > limit.statements;
+            more("PTX statements", row.statements, limit.statements, grows);
         }
         if whole {
             let left = unused.keys().map(|(entry, target)| {
@@ -113,7 +122,7 @@ mod tests {
             shared_bytes: 128,
             spill_bytes: 0,
         };
-        Row { usage, threads: 256, blocks }
+        Row { usage, threads: 256, blocks, statements: 900 }
     }
 
     #[test]
@@ -121,7 +130,7 @@ mod tests {
         let budget = Budget::of(&[row("a", 40, 5), row("b", 255, 1)]);
         assert_eq!(Budget::parse(&budget.text()).unwrap(), budget);
         assert!(Budget::parse("entry\n").is_err());
-        assert!(Budget::parse(&format!("{HEADING}\na\tsm_90a\t1\t2\n")).is_err());
+        assert!(Budget::parse(&format!("{HEADING}\na\tsm_90a\t1\t2\t3\n")).is_err());
     }
 
     #[test]
@@ -134,6 +143,8 @@ mod tests {
         assert!(text.contains("a for sm_90a: registers 41, budget 40"), "{text}");
         assert!(text.contains("b for sm_90a: blocks per multiprocessor 3, budget 4"), "{text}");
         assert_eq!(text.lines().count(), 2);
+        let text = caught(&[Row { statements: 901, ..row("a", 40, 5) }, row("b", 64, 4)]);
+        assert!(text.contains("a for sm_90a: PTX statements 901, budget 900"), "{text}");
         let text = caught(&[row("a", 40, 5), row("c", 1, 1)]);
         assert!(text.contains("c for sm_90a has no budget"), "{text}");
         assert!(text.contains("b for sm_90a has a budget and does not exist"), "{text}");

@@ -26,11 +26,12 @@ pub(crate) fn all(findings: &Findings, as_json: bool) {
 
 fn to_json(findings: &Findings) -> Value {
     let kernel = |row: &Row| {
-        let Row { usage, threads, blocks } = row;
+        let Row { usage, threads, blocks, statements } = row;
         json!({
             "target": usage.target.to_string(), "image": usage.image, "entry": usage.entry,
             "registers": usage.registers, "shared_bytes": usage.shared_bytes,
             "spill_bytes": usage.spill_bytes, "threads": threads, "blocks": blocks,
+            "statements": statements,
             "occupancy_percent": occupancy::percent(usage.target, *blocks, *threads),
         })
     };
