@@ -1,4 +1,5 @@
-//! Test support of `retrograph-driver`, `retrograph-runtime` and `retrograph-finetune`.
+//! Test support of `retrograph-driver`, `retrograph-kernels`, `retrograph-runtime` and
+//! `retrograph-finetune`.
 
 #[cfg(doctest)]
 mod guides;

@@ -2,7 +2,6 @@
 
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
-use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{
     DecodeAttention, DecodeAttentionCombine, GemmShape, KvCacheShape, LoraUpdate, QkNormRope,
@@ -14,6 +13,7 @@ use crate::cache::{TOLERANCE, shape};
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::{caches, contents};
+use crate::products::fprop;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 const POSITIONS: usize = 300;

@@ -2,13 +2,14 @@
 
 use half::{bf16, f16};
 use retrograph_kernels::View;
-use retrograph_kernels::attention::query_ends;
-use retrograph_kernels::attention::reference::forward::{AttentionGradients, CausalAttention};
+use retrograph_kernels::attention::reference::forward::CausalAttention;
+use retrograph_kernels::attention::{self, query_ends};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionRope,
     AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
     Split, SplitKSum, SplitMatrix, TensorView,
 };
+use retrograph_test_support::reference::{add, dot};
 
 use crate::bounds::within;
 use crate::gemm_case::rounded;
@@ -233,32 +234,28 @@ impl Case {
 
     /// As [`Case::check`], for several runs, because references take longer than most runs.
     pub(crate) fn check_all(&self, runs: &[&Results], what: &str) {
-        let ([q, k, v, grad_out], attention) = (self.operands(), self.attention());
-        let compute = self.compute;
-        let expected = attention.forward([&q, &k, &v]);
-        let bounds = self.bounds();
-        let Errors { weights, .. } = Errors::of(compute);
-        let lse: Vec<_> = expected.lse.iter().map(|lse| weights + 1e-6 * lse.abs()).collect();
-        let grads = attention.backward([&q, &k, &v], &grad_out);
+        let (compute, Expected { values, bounds }) = (self.compute, self.expected());
         for (run, results) in runs.iter().enumerate() {
             let what = format!("{compute:?} {what} {:?}, run {run}", self.shape);
-            within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
-            within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
-            within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
-            within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
-            within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
+            for (name, found, expected, bounds) in [
+                ("out", &results.out, &values.out, &bounds.out),
+                ("lse", &results.lse, &values.lse, &bounds.lse),
+                ("grad_q", &results.q, &values.q, &bounds.q),
+                ("grad_k", &results.k, &values.k, &bounds.k),
+                ("grad_v", &results.v, &values.v, &bounds.v),
+            ] {
+                within(found, expected, bounds, &format!("{what}: {name}"));
+            }
         }
     }
-}
 
-impl Case {
-    /// The error bounds of the results.
-    pub(crate) fn bounds(&self) -> Bounds {
+    /// The expected results with their error bounds.
+    pub(crate) fn expected(&self) -> Expected {
         let [q, k, v, grad_out] = self.operands();
-        Bounds::new(Errors::of(self.compute), [&q, &k, &v, &grad_out], self.attention())
+        Expected::new(Errors::of(self.compute), [&q, &k, &v, &grad_out], self.attention())
     }
 
-    /// The reference.
+    /// The reference of the library.
     pub(crate) fn attention(&self) -> CausalAttention<'_> {
         let first_keys = self.first_keys.as_deref();
         CausalAttention { shape: self.shape, scale: self.scale.into(), first_keys }
@@ -271,13 +268,30 @@ impl Results {
     }
 }
 
-/// The error bounds of the results.
-pub(crate) struct Bounds {
+/// A number for each element of the results.
+pub(crate) struct Elements {
     pub(crate) out: Vec<f64>,
-    pub(crate) grads: AttentionGradients,
+    pub(crate) lse: Vec<f64>,
+    pub(crate) q: Vec<f64>,
+    pub(crate) k: Vec<f64>,
+    pub(crate) v: Vec<f64>,
 }
 
-impl Bounds {
+impl Elements {
+    /// All of these numbers, and no log-sum-exps.
+    fn all(number: f64, [q, k, v]: [usize; 3]) -> Self {
+        let [out, q, k, v] = [q, q, k, v].map(|len| vec![number; len]);
+        Self { out, lse: Vec::new(), q, k, v }
+    }
+}
+
+/// The expected results, by the formulas of [`CausalAttention`], and their error bounds.
+pub(crate) struct Expected {
+    pub(crate) values: Elements,
+    pub(crate) bounds: Elements,
+}
+
+impl Expected {
     /// Weights have a relative error; `delta` and gradients of probabilities have an error relative
     /// to the sums of absolute values. Later results are linear in them.
     fn new(
@@ -286,13 +300,9 @@ impl Bounds {
         CausalAttention { shape, scale, first_keys }: CausalAttention<'_>,
     ) -> Self {
         let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
-        let (relative, tiny) = (rounding + weights, 1e-7);
-        let mut out = vec![tiny; q.len()];
-        let mut grads = AttentionGradients {
-            q: vec![tiny; q.len()],
-            k: vec![tiny; k.len()],
-            v: vec![tiny; v.len()],
-        };
+        let relative = rounding + weights;
+        let [mut values, mut bounds] =
+            [0.0, 1e-7].map(|number| Elements::all(number, [q.len(), k.len(), v.len()]));
         let absolute = |tensor: &[f64]| -> Vec<f64> { tensor.iter().map(|x| x.abs()).collect() };
         let [abs_q, abs_k, abs_v, abs_grad] = [q, k, v, grad_out].map(absolute);
         for i in 0..shape.batch * heads * seq {
@@ -307,10 +317,14 @@ impl Bounds {
             };
             let scores: Vec<_> = sums(q, k).iter().map(|s| s * scale).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+            let terms: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
+            let total: f64 = terms.iter().sum();
+            let lse = max * std::f64::consts::LOG2_E + total.log2();
+            values.lse.push(lse);
+            bounds.lse.push(weights + 1e-6 * lse.abs());
             let grad_probs = sums(grad_out, v);
             let magnitudes = sums(&abs_grad, &abs_v);
-            let probs: Vec<_> = scores.iter().map(|score| (score - max).exp() / total).collect();
+            let probs: Vec<_> = terms.iter().map(|term| term / total).collect();
             let mean = dot(&probs, &grad_probs);
             // `delta` uses the output of the forward pass.
             let off = dot(&probs, &magnitudes);
@@ -320,32 +334,42 @@ impl Bounds {
                 let error = relative * 2.0 * grad_score.abs()
                     + prob * (2.0 * relative * off + weights * magnitudes[j - first]);
                 let (query, key) = (row..row + head_dim, start..start + head_dim);
-                add(&mut out[query.clone()], relative * prob, &abs_v[key.clone()]);
-                add(&mut grads.q[query.clone()], scale * error, &abs_k[key.clone()]);
-                add(&mut grads.k[key.clone()], scale * error, &abs_q[query.clone()]);
-                add(&mut grads.v[key], relative * prob, &abs_grad[query]);
+                add(&mut values.out[query.clone()], prob, &v[key.clone()]);
+                add(&mut values.q[query.clone()], scale * grad_score, &k[key.clone()]);
+                add(&mut values.k[key.clone()], scale * grad_score, &q[query.clone()]);
+                add(&mut values.v[key.clone()], prob, &grad_out[query.clone()]);
+                add(&mut bounds.out[query.clone()], relative * prob, &abs_v[key.clone()]);
+                add(&mut bounds.q[query.clone()], scale * error, &abs_k[key.clone()]);
+                add(&mut bounds.k[key.clone()], scale * error, &abs_q[query.clone()]);
+                add(&mut bounds.v[key], relative * prob, &abs_grad[query]);
             }
         }
-        Self { out, grads }
+        Self { values, bounds }
     }
 }
 
-/// The dot product of two vectors of the same length. A loop, like [`add`], because iterators are
-/// several times slower without optimization.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (mut sum, mut i) = (0.0, 0);
-    while i < a.len() {
-        sum += a[i] * b[i];
-        i += 1;
-    }
-    sum
-}
-
-/// Adds `factor · from` to a vector of the same length.
-fn add(to: &mut [f64], factor: f64, from: &[f64]) {
-    let mut i = 0;
-    while i < to.len() {
-        to[i] += factor * from[i];
-        i += 1;
+#[test]
+fn expected_results_are_those_of_the_library() {
+    let mut data = Data::new("references of attention");
+    for (sizes, window) in [([2, 9, 4, 2, 8], None), ([1, 17, 1, 1, 4], Some(5))] {
+        let keys = window.map(|window| {
+            let sequence = attention::first_keys(&Vec::from_iter(0..sizes[1] as u32), Some(window));
+            sequence.repeat(sizes[0])
+        });
+        let case = Case { first_keys: keys, ..Case::new(&mut data, DType::F32, sizes) };
+        let ([q, k, v, grad_out], attention) = (case.operands(), case.attention());
+        let (values, forward) = (case.expected().values, attention.forward([&q, &k, &v]));
+        let grads = attention.backward([&q, &k, &v], &grad_out);
+        for (name, found, expected) in [
+            ("out", &values.out, &forward.out),
+            ("lse", &values.lse, &forward.lse),
+            ("grad_q", &values.q, &grads.q),
+            ("grad_k", &values.k, &grads.k),
+            ("grad_v", &values.v, &grads.v),
+        ] {
+            assert_eq!(found.len(), expected.len(), "{name}");
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-12;
+            assert!(found.iter().zip(expected).all(near), "{name} of {sizes:?}");
+        }
     }
 }

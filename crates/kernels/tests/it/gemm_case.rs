@@ -4,7 +4,6 @@ use half::bf16;
 use retrograph_kernel_abi::gemm::{
     GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
 };
-use retrograph_kernels::gemm::reference as gemm;
 use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
@@ -12,6 +11,7 @@ use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View}
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
+use crate::products;
 use crate::support::doubles;
 
 /// A tile of an image.
@@ -130,9 +130,9 @@ impl Op {
 
     pub(crate) fn reference(self, a: &[f64], b: &[f64], s: GemmShape) -> Vec<f64> {
         match self {
-            Self::Fprop => gemm::fprop(a, b, s),
-            Self::Dgrad => gemm::dgrad(a, b, s),
-            Self::Wgrad => gemm::wgrad(a, b, s),
+            Self::Fprop => products::fprop(a, b, s),
+            Self::Dgrad => products::dgrad(a, b, s),
+            Self::Wgrad => products::wgrad(a, b, s),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! GEMV against the reference of a product with one row.
 
 use retrograph_kernels::Dispatch;
-use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::ops::{GemmShape, Gemv};
 
 use crate::bounds::{chain, within};
 use crate::gemm_case::Format;
 use crate::harness::Device;
+use crate::products::fprop;
 use crate::support::{Data, doubles, same_bits};
 
 /// Inputs and outputs: zero, one, primes, multiples of 4, of a warp's step and one past it.

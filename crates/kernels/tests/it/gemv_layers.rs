@@ -1,7 +1,6 @@
 //! Several layers with one input in a launch, with fused norm and gating, against references.
 
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
-use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvLayer, GroupedGemv, NormPrologue};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
@@ -9,6 +8,7 @@ use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
 use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::Format;
 use crate::harness::Device;
+use crate::products::fprop;
 use crate::support::{Data, doubles, same_bits};
 
 /// The storage formats of weights.

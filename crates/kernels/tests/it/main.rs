@@ -35,6 +35,7 @@ mod nf4;
 mod pdl;
 mod preference;
 mod product_sums;
+mod products;
 mod qkv_rope;
 mod reductions;
 mod rms_norm;

@@ -1,6 +1,7 @@
 //! Programmatic dependent launch: before `griddepcontrol.wait`, kernels access only memory that
 //! they declare as read before the wait.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use retrograph_kernels::{SmTarget, images};
@@ -106,7 +107,7 @@ fn violation(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) ->
 /// Returns the first violation on any path from the start to a wait, or an error if a path reaches
 /// the end without a wait.
 fn check(image: &str, entry: &Entry) -> Result<(), String> {
-    let origins = origins(entry);
+    let origins = LazyCell::new(|| origins(entry));
     let allowed = |register| {
         let mut from = origins.get(&register).into_iter().flatten().peekable();
         let declared = |at: &u32| is_read_before_wait(image, &entry.parameters[*at as usize].name);

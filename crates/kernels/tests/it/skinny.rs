@@ -1,13 +1,13 @@
 //! GEMMs with few rows, in every split, on tensor cores and by fused multiply-adds.
 
 use half::bf16;
-use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::ops::{GemmShape, SkinnyFprop};
 use retrograph_kernels::{Access, Argument, Dispatch, KernelError, SmTarget};
 
 use crate::bounds::{chain, within};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
+use crate::products::fprop;
 use crate::support::{Data, doubles, same_bits};
 
 /// Rows, inputs and outputs: zero, one, primes, and one past tiles and chunks.

@@ -2,7 +2,6 @@
 
 use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
-use retrograph_kernels::gemm::reference;
 use retrograph_kernels::ops::{
     DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmShape, NotInF16, Split, SplitKSum,
     SplitMatrix, split_rows,
@@ -11,6 +10,7 @@ use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
 use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;
+use crate::products;
 use crate::support::{Data, doubles, same_bits};
 
 /// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band.
@@ -131,23 +131,30 @@ impl<'a> Case<'a> {
 
     fn reference(&self, [a, b]: [&[f64]; 2]) -> Vec<f64> {
         match self.op {
-            Op::Fprop => reference::fprop(a, b, self.shape),
-            _ => reference::dgrad(a, b, self.shape),
+            Op::Fprop => products::fprop(a, b, self.shape),
+            _ => products::dgrad(a, b, self.shape),
         }
     }
 
-    /// The largest error of an element, in units of the sum of the magnitudes of its terms.
-    fn error(&self, found: &[f32]) -> f64 {
+    /// The exact elements.
+    fn exact(&self) -> Exact {
         let [a, b] = self.operands.map(doubles);
-        let exact = self.reference([&a, &b]);
         let magnitudes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
-        let terms = self.reference([&magnitudes(&a), &magnitudes(&b)]);
-        let bias = |at: usize| self.bias.map_or(0.0, |bias| f64::from(bias[at % bias.len()]));
-        let errors = found.iter().enumerate().map(|(at, &value)| {
-            let (expected, unit) = (exact[at] + bias(at), terms[at] + bias(at).abs());
-            (f64::from(value) - expected).abs() / unit.max(f64::MIN_POSITIVE)
-        });
-        errors.fold(0.0, |most, error| if error > most || error.is_nan() { error } else { most })
+        let mut elements = self.reference([&a, &b]);
+        let mut units = self.reference([&magnitudes(&a), &magnitudes(&b)]);
+        if let Some(bias) = self.bias {
+            for at in 0..elements.len() {
+                let bias = f64::from(bias[at % bias.len()]);
+                elements[at] += bias;
+                units[at] += bias.abs();
+            }
+        }
+        Exact { elements, units }
+    }
+
+    /// The error of one result.
+    fn error(&self, found: &[f32]) -> f64 {
+        self.exact().error(found)
     }
 
     fn length(&self) -> usize {
@@ -158,6 +165,23 @@ impl<'a> Case<'a> {
     /// dropped; tensor cores truncate a few bits within a stage of 64; stages are added in f32.
     fn bound(&self) -> f64 {
         (16.0 + (self.length() / 64) as f64) / f64::from(1 << 24)
+    }
+}
+
+/// The elements of a result in f64, and for each the sum of the magnitudes of its terms.
+struct Exact {
+    elements: Vec<f64>,
+    units: Vec<f64>,
+}
+
+impl Exact {
+    /// The largest error of an element of `found`, in these units.
+    fn error(&self, found: &[f32]) -> f64 {
+        let pairs = self.elements.iter().zip(&self.units);
+        let errors = found.iter().zip(pairs).map(|(&value, (expected, unit))| {
+            (f64::from(value) - expected).abs() / unit.max(f64::MIN_POSITIVE)
+        });
+        errors.fold(0.0, |most, error| if error > most || error.is_nan() { error } else { most })
     }
 }
 
@@ -238,11 +262,13 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case::new(op, shape, [&a, &b]);
         let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
-        let found = case.run(&device, *portable);
-        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let exact = case.exact();
+        let error = exact.error(&case.run(&device, *portable));
+        assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
         let Some((first, others)) = by_wgmma.split_first() else { continue };
         let found = case.run(&device, *first);
-        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let error = exact.error(&found);
+        assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
         same_bits(&found, &case.run(&device, *first), "two runs");
         for &tile in others {
             same_bits(&found, &case.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
@@ -265,10 +291,10 @@ fn weights_that_are_exactly_bf16_or_f16_need_one_term() {
             let a = data.uniform(a, 2.0);
             let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(rounding).collect();
             let case = Case { terms: 1, ..Case::new(op, shape, [&a, &b]) };
-            let in_two = Case { terms: 2, ..case };
+            let (in_two, exact) = (Case { terms: 2, ..case }, case.exact());
             for &tile in tiles_of(device.target(), &SPLIT_F16) {
                 let found = case.run(&device, tile);
-                let error = case.error(&found);
+                let error = exact.error(&found);
                 assert!(error <= case.bound(), "{op:?} {sizes:?} {dtype} {tile:?}: {error}");
                 let what = format!("{op:?} {sizes:?} {dtype} {tile:?}");
                 same_bits(&found, &in_two.run(&device, tile), &what);
@@ -375,7 +401,12 @@ fn errors_are_at_most_twice_those_of_sgemm() {
     let chain = |a: &[f32], b: &[f32]| -> Vec<f32> {
         let element = |row: usize, column: usize| {
             let [a, b] = [(a, row), (b, column)].map(|(m, at)| &m[at * 1536..][..1536]);
-            a.iter().zip(b).fold(0.0_f32, |sum, (a, b)| a.mul_add(*b, sum))
+            let (mut sum, mut at) = (0.0_f32, 0);
+            while at < 1536 {
+                sum = a[at].mul_add(b[at], sum);
+                at += 1;
+            }
+            sum
         };
         (0..24 * 40).map(|at| element(at / 40, at % 40)).collect()
     };
@@ -388,9 +419,10 @@ fn errors_are_at_most_twice_those_of_sgemm() {
                 w.iter_mut().step_by(311).for_each(|value| *value *= 1000.0);
             }
             let case = Case::new(Op::Fprop, shape, [&x, &w]);
-            let sgemm = case.error(&chain(&x, &w));
+            let exact = case.exact();
+            let sgemm = exact.error(&chain(&x, &w));
             for &tile in tiles_of(device.target(), &SPLIT_F16) {
-                let error = case.error(&case.run(&device, tile));
+                let error = exact.error(&case.run(&device, tile));
                 assert!(error <= 2.0 * sgemm, "{scales:?} {tile:?}: {error}, SGEMM {sgemm}");
             }
         }
@@ -462,11 +494,13 @@ fn split_k_matches_the_reference_with_every_tile() {
         let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
         let one_term = Case { terms: 1, ..case };
         let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
-        let found = case.run(&device, *portable);
-        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let exact = case.exact();
+        let error = exact.error(&case.run(&device, *portable));
+        assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
         let Some((first, others)) = by_wgmma.split_first() else { continue };
         let found = case.run(&device, *first);
-        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let error = exact.error(&found);
+        assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
         same_bits(&found, &case.run(&device, *first), "two runs");
         same_bits(&found, &one_term.run(&device, *first), "one term and two");
         for &tile in others {
