@@ -1,5 +1,29 @@
-//! Arithmetic of references, in `f64`. Compiled with optimization, unlike tests, since products
+//! Arithmetic of references, in `f64`, and roundings. Compiled with optimization, unlike tests, since products
 //! take most of the time of a test with a reference.
+
+/// Returns the bits of `values` rounded to bf16, to the nearest and ties to even. NaN becomes the
+/// NaN 0x7fff.
+pub fn bf16_bits(values: &[f32]) -> Vec<u16> {
+    let round = |value: &f32| match value.to_bits() {
+        _ if value.is_nan() => 0x7fff,
+        bits => ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16,
+    };
+    values.iter().map(round).collect()
+}
+
+/// Returns the index of the first number in bf16 that is not `exact[i]` rounded, if there is one.
+/// NaN stands for any NaN.
+pub fn not_rounded(exact: &[f32], rounded: &[u16]) -> Option<usize> {
+    assert_eq!(exact.len(), rounded.len(), "the lengths of two tensors");
+    let is_nan = |bits: u16| bits & 0x7fff > 0x7f80;
+    let pairs = bf16_bits(exact).into_iter().zip(rounded);
+    pairs
+        .enumerate()
+        .find(|(_, (expected, found))| {
+            expected != *found && !(is_nan(*expected) && is_nan(**found))
+        })
+        .map(|(at, _)| at)
+}
 
 /// Returns the sum of `a[i]·b[i]`, with i ascending.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {

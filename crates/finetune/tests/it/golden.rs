@@ -48,8 +48,15 @@ pub(crate) fn config(mode: Mode) -> TrainingConfig {
 
 /// The hash of the script.
 pub(crate) fn hashed(name: &str, index: u32) -> u32 {
+    hashed_by(seed(name), index)
+}
+
+fn seed(name: &str) -> u32 {
     let step = |seed: u32, byte: u8| (seed ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    let seed = name.bytes().fold(0x811C_9DC5, step);
+    name.bytes().fold(0x811C_9DC5, step)
+}
+
+fn hashed_by(seed: u32, index: u32) -> u32 {
     let mut x = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9));
     x = (x ^ (x >> 16)).wrapping_mul(0x85EB_CA6B);
     x = (x ^ (x >> 13)).wrapping_mul(0xC2B2_AE35);
@@ -59,8 +66,9 @@ pub(crate) fn hashed(name: &str, index: u32) -> u32 {
 /// The weights of the script.
 pub(crate) fn weights(parameter: &Parameter) -> Vec<f32> {
     let base = if parameter.name.contains("norm") { 1.0 } else { 0.0 };
+    let seed = seed(&parameter.name);
     let value = |index| {
-        let unit = f64::from(hashed(&parameter.name, index) >> 8) - f64::from(1 << 23);
+        let unit = f64::from(hashed_by(seed, index) >> 8) - f64::from(1 << 23);
         (base + unit / f64::from(1 << 23) / 4.0) as f32
     };
     (0..parameter.len() as u32).map(value).collect()

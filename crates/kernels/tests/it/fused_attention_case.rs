@@ -9,10 +9,10 @@ use retrograph_kernels::ops::{
     AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
     Split, SplitKSum, SplitMatrix, TensorView,
 };
-use retrograph_test_support::reference::{add, dot};
+use retrograph_test_support::reference::{add, dot, not_rounded};
 
 use crate::bounds::within;
-use crate::gemm_case::rounded;
+use crate::gemm_case::{rounded, to_bf16};
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
@@ -39,10 +39,7 @@ impl Errors {
 pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorView<u64> {
     match compute {
         DType::F32 | DType::F16 => device.upload(tensor).into(),
-        _ => {
-            let rounded: Vec<_> = tensor.iter().copied().map(bf16::from_f32).collect();
-            device.upload(&rounded).into()
-        }
+        _ => device.upload(&to_bf16(tensor)).into(),
     }
 }
 
@@ -59,10 +56,9 @@ fn split(device: &Device, tensor: TensorView<u64>, rows: usize) -> SplitMatrix<u
 
 /// Checks that the second tensor is the first one rounded.
 fn check_rounded(device: &Device, exact: View<u64, f32>, rounded: View<u64, bf16>) {
-    let pairs = device.download(exact).into_iter().zip(device.download(rounded));
-    for (i, (exact, rounded)) in pairs.enumerate() {
-        let same = rounded.to_bits() == bf16::from_f32(exact).to_bits();
-        assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
+    let (exact, rounded) = (device.download(exact), device.download(rounded));
+    if let Some(i) = not_rounded(&exact, bytemuck::cast_slice(&rounded)) {
+        panic!("{i}: {} to {}", exact[i], rounded[i]);
     }
 }
 

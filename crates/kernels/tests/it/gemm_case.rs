@@ -8,6 +8,7 @@ use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
+use retrograph_test_support::reference::bf16_bits;
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
@@ -53,7 +54,13 @@ pub(crate) enum Format {
 
 /// The same numbers rounded to bf16.
 pub(crate) fn rounded(values: &[f32]) -> Vec<f32> {
-    values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect()
+    let widen = |bits: u16| f32::from_bits(u32::from(bits) << 16);
+    bf16_bits(values).into_iter().map(widen).collect()
+}
+
+/// The numbers rounded to bf16.
+pub(crate) fn to_bf16(values: &[f32]) -> Vec<bf16> {
+    bytemuck::cast_slice(&bf16_bits(values)).to_vec()
 }
 
 impl Format {
@@ -79,10 +86,7 @@ impl Format {
         let range = shift..padded.len();
         match self {
             Self::F32 => device.upload(&padded).slice(range).into(),
-            Self::Bf16 => {
-                let values: Vec<_> = padded.iter().map(|&value| bf16::from_f32(value)).collect();
-                device.upload(&values).slice(range).into()
-            }
+            Self::Bf16 => device.upload(&to_bf16(&padded)).slice(range).into(),
             Self::Nf4 | Self::Nested => {
                 let quantized = nf4::quantize(values).unwrap();
                 let codes = device.upload(&quantized.codes);

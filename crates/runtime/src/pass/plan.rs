@@ -116,10 +116,7 @@ impl MemoryPlan {
 }
 
 /// The order of lifetimes by the edges of the pass without sharing.
-struct Order {
-    ancestors: Ancestors,
-    lifetimes: Vec<Ends>,
-}
+struct Order(Vec<Ends>);
 
 /// The uses of a lifetime that decide its order with others.
 struct Ends {
@@ -135,17 +132,22 @@ impl Order {
     fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
         let accesses = operations.iter().map(Operation::accesses);
         let (_, ancestors) = super::infer(accesses, Location::unshared);
-        let lifetimes = lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect();
-        Self { ancestors, lifetimes }
+        Self(lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect())
     }
 
     /// Whether one of the two ends before the other begins.
     fn of(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (&self.lifetimes[one], &self.lifetimes[other]);
+        let (one, other) = (&self.0[one], &self.0[other]);
         let (former, latter) = if one.last < other.first { (one, other) } else { (other, one) };
-        debug_assert!(self.ancestors.row(former.last).len() == latter.before.len());
-        former.last < latter.first
-            && former.final_uses.iter().all(|&at| latter.before[at / 64] >> (at % 64) & 1 == 1)
+        if former.last >= latter.first {
+            return false;
+        }
+        for &at in &former.final_uses {
+            if latter.before[at / 64] >> (at % 64) & 1 == 0 {
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -170,50 +172,84 @@ impl Ends {
     }
 }
 
+/// For each lifetime, those that it cannot share bytes with, as a bit set.
+struct Conflicts {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Conflicts {
+    /// Asks `conflict` once for each pair.
+    fn new(count: usize, conflict: impl Fn(usize, usize) -> bool) -> Self {
+        let words = count.div_ceil(64);
+        let mut bits = vec![0; words * count];
+        for one in 0..count {
+            for other in 0..one {
+                if conflict(one, other) {
+                    bits[one * words + other / 64] |= 1 << (other % 64);
+                    bits[other * words + one / 64] |= 1 << (one % 64);
+                }
+            }
+        }
+        Self { words, bits }
+    }
+
+    /// The lifetimes in `placed`, a bit set, that conflict with `at`.
+    fn of(&self, at: usize, placed: &[u64], into: &mut Vec<usize>) {
+        into.clear();
+        for word in 0..self.words {
+            let mut bits = self.bits[at * self.words + word] & placed[word];
+            while bits != 0 {
+                into.push(word * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
 /// Returns offsets and size of the better of two placement orders. Largest first is almost always
 /// better; the order of first use is better for some chains.
 fn pack_best(
     lifetimes: &[Lifetime],
     conflict: impl Fn(usize, usize) -> bool,
 ) -> (Vec<usize>, usize) {
+    let conflicts = Conflicts::new(lifetimes.len(), conflict);
     let mut by_size: Vec<usize> = (0..lifetimes.len()).collect();
     by_size.sort_by_key(|&at| (std::cmp::Reverse(lifetimes[at].bytes), lifetimes[at].first()));
     let mut by_use = by_size.clone();
     by_use.sort_by_key(|&at| lifetimes[at].first());
-    let packed = [by_size, by_use].map(|order| pack(lifetimes, &order, &conflict));
+    let packed = [by_size, by_use].map(|order| pack(lifetimes, &order, &conflicts));
     packed.into_iter().min_by_key(|(_, peak)| *peak).expect("two orders are tried")
 }
 
 /// Places buffers in `order`, each in the tightest gap between the buffers that it conflicts with.
-fn pack(
-    lifetimes: &[Lifetime],
-    order: &[usize],
-    conflict: impl Fn(usize, usize) -> bool,
-) -> (Vec<usize>, usize) {
+fn pack(lifetimes: &[Lifetime], order: &[usize], conflicts: &Conflicts) -> (Vec<usize>, usize) {
     let mut offsets = vec![0; lifetimes.len()];
-    let mut placed: Vec<usize> = Vec::new();
-    let mut peak = 0;
+    let mut placed = vec![0_u64; conflicts.words];
+    let (mut others, mut taken, mut peak) = (Vec::new(), Vec::new(), 0);
     for &at in order {
         let bytes = lifetimes[at].bytes;
-        let taken = placed.iter().filter(|&&other| conflict(at, other));
-        let taken = taken.map(|&other| (offsets[other], offsets[other] + lifetimes[other].bytes));
-        let offset = tightest_gap(taken, bytes);
+        conflicts.of(at, &placed, &mut others);
+        taken.clear();
+        for &other in &others {
+            taken.push((offsets[other], offsets[other] + lifetimes[other].bytes));
+        }
+        taken.sort_unstable();
+        let offset = tightest_gap(&taken, bytes);
         offsets[at] = offset;
+        placed[at / 64] |= 1 << (at % 64);
         peak = peak.max(offset + bytes);
-        let position = placed.partition_point(|&other| offsets[other] <= offset);
-        placed.insert(position, at);
     }
     (offsets, peak)
 }
 
 /// The start of the smallest gap of at least `bytes` between ranges sorted by start, or the end.
-fn tightest_gap(taken: impl Iterator<Item = (usize, usize)>, bytes: usize) -> usize {
+fn tightest_gap(taken: &[(usize, usize)], bytes: usize) -> usize {
     let mut best: Option<(usize, usize)> = None;
     let mut end = 0;
-    for (start, stop) in taken {
-        let gap = start.saturating_sub(end);
-        if gap >= bytes && best.is_none_or(|(size, _)| gap < size) {
-            best = Some((gap, end));
+    for &(start, stop) in taken {
+        if start >= end + bytes && best.is_none_or(|(size, _)| start - end < size) {
+            best = Some((start - end, end));
         }
         end = end.max(stop);
     }
