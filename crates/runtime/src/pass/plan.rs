@@ -194,17 +194,17 @@ impl Conflicts {
         Self { words, bits }
     }
 
-    /// The lifetimes in `placed`, a bit set, that conflict with `at`.
-    fn of(&self, at: usize, placed: &[u64], into: &mut Vec<usize>) {
-        into.clear();
-        for word in 0..self.words {
-            let mut bits = self.bits[at * self.words + word] & placed[word];
-            while bits != 0 {
-                into.push(word * 64 + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-            }
-        }
+    /// Those that conflict with `at`.
+    fn of(&self, at: usize) -> &[u64] {
+        &self.bits[at * self.words..][..self.words]
     }
+}
+
+/// A lifetime with its bytes in the arena.
+struct Placed {
+    lifetime: usize,
+    start: usize,
+    end: usize,
 }
 
 /// Returns offsets and size of the better of two placement orders. Largest first is almost always
@@ -225,33 +225,34 @@ fn pack_best(
 /// Places buffers in `order`, each in the tightest gap between the buffers that it conflicts with.
 fn pack(lifetimes: &[Lifetime], order: &[usize], conflicts: &Conflicts) -> (Vec<usize>, usize) {
     let mut offsets = vec![0; lifetimes.len()];
-    let mut placed = vec![0_u64; conflicts.words];
-    let (mut others, mut taken, mut peak) = (Vec::new(), Vec::new(), 0);
+    let mut placed: Vec<Placed> = Vec::new();
+    let mut peak = 0;
     for &at in order {
         let bytes = lifetimes[at].bytes;
-        conflicts.of(at, &placed, &mut others);
-        taken.clear();
-        for &other in &others {
-            taken.push((offsets[other], offsets[other] + lifetimes[other].bytes));
-        }
-        taken.sort_unstable();
-        let offset = tightest_gap(&taken, bytes);
-        offsets[at] = offset;
-        placed[at / 64] |= 1 << (at % 64);
-        peak = peak.max(offset + bytes);
+        let start = tightest_gap(&placed, conflicts.of(at), bytes);
+        offsets[at] = start;
+        peak = peak.max(start + bytes);
+        let position = placed.partition_point(|other| other.start <= start);
+        placed.insert(position, Placed { lifetime: at, start, end: start + bytes });
     }
     (offsets, peak)
 }
 
-/// The start of the smallest gap of at least `bytes` between ranges sorted by start, or the end.
-fn tightest_gap(taken: &[(usize, usize)], bytes: usize) -> usize {
+/// The start of the smallest gap of at least `bytes` between those of `placed` in a bit set, or
+/// their end. They are sorted by start.
+fn tightest_gap(placed: &[Placed], conflicts: &[u64], bytes: usize) -> usize {
     let mut best: Option<(usize, usize)> = None;
     let mut end = 0;
-    for &(start, stop) in taken {
+    for &Placed { lifetime, start, end: stop } in placed {
+        if conflicts[lifetime / 64] >> (lifetime % 64) & 1 == 0 {
+            continue;
+        }
         if start >= end + bytes && best.is_none_or(|(size, _)| start - end < size) {
             best = Some((start - end, end));
         }
-        end = end.max(stop);
+        if stop > end {
+            end = stop;
+        }
     }
     best.map_or(end, |(_, at)| at)
 }
