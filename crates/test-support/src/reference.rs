@@ -1,5 +1,5 @@
-//! Arithmetic of references, in `f64`, and roundings. Compiled with optimization, unlike tests, since products
-//! take most of the time of a test with a reference.
+//! Arithmetic of references, in `f64`, and roundings. Compiled with optimization, unlike tests,
+//! since products take most of the time of a test with a reference.
 
 /// Returns the bits of `values` rounded to bf16, to the nearest and ties to even. NaN becomes the
 /// NaN 0x7fff.
