@@ -34,6 +34,7 @@ pub(crate) use host::Pinned;
 pub(crate) use link::Link;
 pub(crate) use managed::{Advice, AdvisedRanges};
 pub(crate) use module::{Function, Kernel, Library, Module};
+use object::is_numbered;
 pub(crate) use object::{Handle, Table};
 pub(crate) use pool::{Location, Pool, PoolKind};
 pub(crate) use stream::{Event, Mark, Member, Stream};
@@ -179,7 +180,7 @@ impl State {
 
     /// Whether this machine issued a handle. Its object may be destroyed.
     pub(crate) fn was_issued<H: Handle>(&self, handle: H) -> bool {
-        Table::<H, ()>::looks_like(handle)
+        is_numbered(handle, self.last_number)
     }
 
     /// Records a diagnostic.

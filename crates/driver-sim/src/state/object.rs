@@ -19,6 +19,13 @@ pub(crate) trait Handle: Copy {
 const FIRST: u64 = 0x5100_0000_0000;
 const DISTANCE: u64 = 0x40;
 
+/// Whether the handle has the form of one with a number up to `last`.
+pub(super) fn is_numbered(handle: impl Handle, last: u64) -> bool {
+    let number = handle.number();
+    (FIRST + DISTANCE..=FIRST + last * DISTANCE).contains(&number)
+        && number.is_multiple_of(DISTANCE)
+}
+
 /// The refusal of a handle without an object.
 const UNKNOWN: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::ObjectUnknown);
 
@@ -85,11 +92,6 @@ impl<H: Handle, T> Table<H, T> {
 
     pub(crate) fn contains(&self, handle: H) -> bool {
         self.objects.contains_key(&handle.number())
-    }
-
-    /// Whether the handle has the form of one that this machine issues.
-    pub(crate) fn looks_like(handle: H) -> bool {
-        handle.number() > FIRST && handle.number().is_multiple_of(DISTANCE)
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
