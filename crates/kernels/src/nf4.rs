@@ -71,15 +71,7 @@ pub struct Quantized {
 
 /// Returns the code of a number in units of its scale. A NaN, as in a block of zeros, has code 0.
 pub fn code(scaled: f32) -> u8 {
-    // A binary search: the first `code` boundaries are below the number.
-    let (mut code, mut step) = (0, 8);
-    while step > 0 {
-        if scaled > BOUNDARIES[code + step - 1] {
-            code += step;
-        }
-        step /= 2;
-    }
-    code as u8
+    BOUNDARIES.partition_point(|&boundary| scaled > boundary) as u8
 }
 
 /// Quantizes `values`. The last block may be shorter, and an unused nibble is 0.

@@ -1,14 +1,13 @@
 //! Parts of a language model in `f64`, for references. Compiled with optimization, unlike tests.
 
-use crate::reference::{add, dot};
+use crate::reference::{add, dot, product};
 
 /// A token's vector.
 pub type Row = Vec<f64>;
 
 /// `w·x` for a matrix `[outputs, inputs]` and each row x.
 pub fn products(w: &[f64], rows: &[Row]) -> Vec<Row> {
-    let product = |x: &Row| w.chunks(x.len()).map(|row| dot(row, x)).collect();
-    rows.iter().map(product).collect()
+    rows.iter().map(|x| product(w, x)).collect()
 }
 
 /// Adds `factor·from` to each row.

@@ -11,8 +11,8 @@ pub fn bf16_bits(values: &[f32]) -> Vec<u16> {
     values.iter().map(round).collect()
 }
 
-/// Returns the index of the first number in bf16 that is not `exact[i]` rounded, if there is one.
-/// NaN stands for any NaN.
+/// Returns the first index i at which `rounded[i]` is not `exact[i]` rounded to bf16. All NaNs are
+/// equal.
 pub fn not_rounded(exact: &[f32], rounded: &[u16]) -> Option<usize> {
     assert_eq!(exact.len(), rounded.len(), "the lengths of two tensors");
     let is_nan = |bits: u16| bits & 0x7fff > 0x7f80;

@@ -46,8 +46,7 @@ fn start(config: &TrainingConfig, step: StepOptions) -> Trainer {
 
 fn start_on(device: &Device, config: &TrainingConfig, step: StepOptions) -> Trainer {
     let step = StepOptions { gradients: GradientOwner::External, ..step };
-    // Steps of padded examples are verified elsewhere.
-    let options = TrainerOptions { step, verify: step.packed, ..TrainerOptions::default() };
+    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(config, options).unwrap();
     plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()

@@ -160,12 +160,10 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
 /// product of the gradients through gate and up rounds their sum once.
 #[test]
 fn fused_products_keep_the_loss_and_the_gradients() {
-    // 512 rows, in one layer: the others have two.
     let lora = |targets| {
         let lora = LoraConfig { targets, ..LoraConfig::new(8, 12.0) };
         let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), Precision::BF16) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
-        config.model.layers = 1;
         config
     };
     let wide = |config: TrainingConfig, heads, kv_heads, head_dim| {
@@ -210,38 +208,40 @@ fn fused_products_keep_the_loss_and_the_gradients() {
 /// Updates of a rank that bf16 products take, on every projection, and enough rows for them.
 #[test]
 fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
-    let single = [Precision::F32, Precision::BF16];
-    // The gradient that one layer passes to another is that of the first case.
-    gradients_by_bf16_products_stay_near_those_in_f32((false, 2), single);
-    gradients_by_bf16_products_stay_near_those_in_f32(
-        (false, 1),
-        [NF4, Precision::BF16.nf4(false)],
-    );
-    gradients_by_bf16_products_stay_near_those_in_f32((true, 1), single);
+    for (dora, precisions) in
+        [(false, &[Precision::BF16, Precision::BF16.nf4(false)][..]), (true, &[Precision::BF16])]
+    {
+        let lora = LoraConfig { targets: LoraTargets::ALL, dora, ..LoraConfig::new(8, 12.0) };
+        gradients_by_bf16_products_stay_near_those_in_f32(lora, precisions);
+    }
 }
 
-fn gradients_by_bf16_products_stay_near_those_in_f32(
-    (dora, layers): (bool, usize),
-    [single, precision]: [Precision; 2],
-) {
-    let lora = LoraConfig { targets: LoraTargets::ALL, dora, ..LoraConfig::new(8, 12.0) };
+fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precisions: &[Precision]) {
     let rows = |precision| {
         let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
-        config.model.layers = layers;
         config
     };
-    let plan = Plan::new(&rows(precision), TrainerOptions::default()).unwrap();
-    let uses = |name| plan.requirements().kernels().iter().any(|kernel| kernel.name == name);
-    assert!(uses("gemm_wgrad_multistage") && !uses("lora_grad"), "{precision:?}");
-    let expected = gradients(&rows(single), None);
-    for micro_batch in [None, Some(16)] {
-        let found = gradients(&rows(precision), micro_batch);
-        assert_eq!(found.len(), expected.len());
-        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-            let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
-            let error = distance(found, &expected);
-            assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
+    let single = gradients(&rows(Precision::F32), None);
+    for &precision in precisions {
+        let plan = Plan::new(&rows(precision), TrainerOptions::default()).unwrap();
+        let uses = |name| plan.requirements().kernels().iter().any(|kernel| kernel.name == name);
+        assert!(uses("gemm_wgrad_multistage") && !uses("lora_grad"), "{precision:?}");
+        let expected = match precision.quantize {
+            None => single.clone(),
+            Some(_) => {
+                let dequantized = TrainingConfig { precision: NF4, ..rows(Precision::F32) };
+                gradients(&dequantized, None)
+            }
+        };
+        for micro_batch in [None, Some(16)] {
+            let found = gradients(&rows(precision), micro_batch);
+            assert_eq!(found.len(), expected.len());
+            for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+                let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+                let error = distance(found, &expected);
+                assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
+            }
         }
     }
 }

@@ -401,12 +401,7 @@ fn errors_are_at_most_twice_those_of_sgemm() {
     let chain = |a: &[f32], b: &[f32]| -> Vec<f32> {
         let element = |row: usize, column: usize| {
             let [a, b] = [(a, row), (b, column)].map(|(m, at)| &m[at * 1536..][..1536]);
-            let (mut sum, mut at) = (0.0_f32, 0);
-            while at < 1536 {
-                sum = a[at].mul_add(b[at], sum);
-                at += 1;
-            }
-            sum
+            a.iter().zip(b).fold(0.0_f32, |sum, (a, b)| a.mul_add(*b, sum))
         };
         (0..24 * 40).map(|at| element(at / 40, at % 40)).collect()
     };

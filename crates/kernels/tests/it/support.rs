@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rand::{Rng as _, RngCore as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 /// Fresh random data. The seed is printed, so that `RETROGRAPH_TEST_SEED` can repeat a failure.
@@ -19,13 +19,7 @@ impl Data {
 
     /// Numbers from −`scale` to `scale`.
     pub(crate) fn uniform(&mut self, len: usize, scale: f32) -> Vec<f32> {
-        let mut values = Vec::with_capacity(len);
-        while values.len() < len {
-            // A number from −1 to 1 of 24 bits. The sampling of `rand` is not optimized in tests.
-            let unit = (self.0.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0;
-            values.push(unit * scale);
-        }
-        values
+        (0..len).map(|_| self.0.random_range(-1.0..1.0_f32) * scale).collect()
     }
 
     /// A scale from 1e-30 to 1e30.

@@ -8,17 +8,15 @@ pub(super) struct Lifetime {
     pub(super) buffer: usize,
     pub(super) bytes: usize,
     pub(super) uses: Vec<usize>,
-    first: usize,
-    last: usize,
 }
 
 impl Lifetime {
     pub(super) fn first(&self) -> usize {
-        self.first
+        self.uses[0]
     }
 
     pub(super) fn last(&self) -> usize {
-        self.last
+        self.uses[self.uses.len() - 1]
     }
 
     pub(super) fn overlaps(&self, other: &Self) -> bool {
@@ -42,8 +40,6 @@ pub(super) fn lifetimes(pass: &Pass) -> Vec<Lifetime> {
         .map(|(index, (buffer, uses))| Lifetime {
             buffer: index,
             bytes: buffer.bytes().next_multiple_of(ALIGNMENT),
-            first: uses[0],
-            last: uses[uses.len() - 1],
             uses,
         })
         .collect()

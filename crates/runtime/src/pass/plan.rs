@@ -139,15 +139,8 @@ impl Order {
     fn of(&self, one: usize, other: usize) -> bool {
         let (one, other) = (&self.0[one], &self.0[other]);
         let (former, latter) = if one.last < other.first { (one, other) } else { (other, one) };
-        if former.last >= latter.first {
-            return false;
-        }
-        for &at in &former.final_uses {
-            if latter.before[at / 64] >> (at % 64) & 1 == 0 {
-                return false;
-            }
-        }
-        true
+        former.last < latter.first
+            && former.final_uses.iter().all(|&at| latter.before[at / 64] >> (at % 64) & 1 == 1)
     }
 }
 
@@ -238,8 +231,8 @@ fn pack(lifetimes: &[Lifetime], order: &[usize], conflicts: &Conflicts) -> (Vec<
     (offsets, peak)
 }
 
-/// The start of the smallest gap of at least `bytes` between those of `placed` in a bit set, or
-/// their end. They are sorted by start.
+/// The start of the smallest gap of at least `bytes` between the conflicting lifetimes, or their
+/// end. `placed` is sorted by start; `conflicts` is a bit set of lifetimes.
 fn tightest_gap(placed: &[Placed], conflicts: &[u64], bytes: usize) -> usize {
     let mut best: Option<(usize, usize)> = None;
     let mut end = 0;
@@ -250,9 +243,7 @@ fn tightest_gap(placed: &[Placed], conflicts: &[u64], bytes: usize) -> usize {
         if start >= end + bytes && best.is_none_or(|(size, _)| start - end < size) {
             best = Some((start - end, end));
         }
-        if stop > end {
-            end = stop;
-        }
+        end = end.max(stop);
     }
     best.map_or(end, |(_, at)| at)
 }
