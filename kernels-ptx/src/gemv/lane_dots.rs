@@ -198,7 +198,7 @@ fn element<'k>(dtype: DType, address: Value<'k, u64>, index: Value<'k, u32>) -> 
 /// The 16-byte vector of a row at element `at`, in f32 or bf16.
 fn load_vector<'k>(dtype: DType, row: &Row<'k>, at: Value<'k, u32>) -> [Value<'k, u32>; 4] {
     let word = if dtype == DType::F32 { at } else { at >> 1 };
-    Ptr::<u32>::from_address(row.address).load_vec4(word)
+    Ptr::<u32>::from_address(row.address).load_vec4_streaming(word)
 }
 
 impl<'k> InFlight<'k> {
