@@ -24,16 +24,21 @@ pub static GEMV_NF4: Kernel = Kernel::new("gemv_nf4", &abi::GEMV_NF4.signature, 
     problem.gemv().map(|problem| dispatch(problem, &abi::GEMV_NF4))
 });
 
-/// The most vectors of a lane per row, beyond which more warps should share the row.
+/// The most vectors of a lane per row, beyond which more warps should share the row, unless warps
+/// loop over at least [`MIN_LOOP_TILES`] tiles.
 const MAX_LANE_VECTORS: u32 = 12;
+/// Tiles per warp in a loop that is long enough to hide its start and end.
+const MIN_LOOP_TILES: u32 = 8;
 /// The most vectors of a lane per row in a launch that is too short to saturate memory bandwidth.
 const SHORT_LANE_VECTORS: u32 = 3;
 
-/// The fewest warps of a launch with short rows, and the fewest that saturate memory bandwidth. A
-/// warp with weights in NF4 has a quarter of the bytes in flight.
-fn min_warps(dtype: DType) -> [u32; 2] {
-    match dtype {
-        DType::Nf4 => [2048, 8192],
+/// The fewest warps of a launch with short rows, and the fewest that saturate memory bandwidth.
+/// With weights in NF4, a warp has a quarter of the bytes in flight, and unsplit launches need four
+/// times as many warps.
+fn min_warps(dtype: DType, split: u32) -> [u32; 2] {
+    match (dtype, split) {
+        (DType::Nf4, 1) => [2048, 8192],
+        (DType::Nf4, _) => [2048, 2048],
         _ => [800, 2048],
     }
 }
@@ -54,14 +59,16 @@ fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     let ranks = if form == GemvForm::Gated { &[][..] } else { &lora_ranks[..] };
     let groups = outputs[..layers].iter().chain(ranks).map(|outputs| outputs.div_ceil(rows));
     let groups = groups.fold(0, u32::saturating_add);
-    let [few, many] = min_warps(kernel.dtype);
     let enough = |split: u32| {
-        let warps = groups.saturating_mul(split);
+        let (warps, [few, many]) = (groups.saturating_mul(split), min_warps(kernel.dtype, split));
         match inputs.div_ceil(32 * vector_len(kernel.dtype) * split) {
             // More warps would have nothing to read.
             0..=1 => true,
             2..=SHORT_LANE_VECTORS => warps >= few,
-            vectors => warps >= many && vectors <= MAX_LANE_VECTORS,
+            vectors => {
+                let loops = groups >= MIN_LOOP_TILES * MAX_BLOCKS * BLOCK_WARPS;
+                warps >= many && (vectors <= MAX_LANE_VECTORS || loops)
+            }
         }
     };
     let index = SPLITS.into_iter().position(enough).unwrap_or(SPLITS.len() - 1);
@@ -104,10 +111,11 @@ mod tests {
         let layers = [plain(1536, 2048), plain(1536, 1536), gated(1536, 8960), plain(8960, 1536)];
         assert_eq!(layers.map(|layer| geometry_of(bf16, layer).1), [2, 4, 1, 8]);
         assert_eq!(layers.map(|layer| geometry_of(nf4, layer).1), [4, 8, 2, 8]);
-        // Gate and up, and down of Llama 3.1 8B.
-        let layers = [gated(4096, 14336), plain(14336, 4096)];
-        assert_eq!(layers.map(|layer| geometry_of(bf16, layer).1), [2, 8]);
-        assert_eq!(layers.map(|layer| geometry_of(nf4, layer).1), [2, 8]);
+        // The same layers of Llama 3.1 8B, and its logits.
+        let layers = [plain(4096, 6144), plain(4096, 4096), gated(4096, 14336), plain(14336, 4096)];
+        assert_eq!(layers.map(|layer| geometry_of(bf16, layer).1), [2, 2, 2, 8]);
+        assert_eq!(layers.map(|layer| geometry_of(nf4, layer).1), [2, 2, 2, 8]);
+        assert_eq!(geometry_of(bf16, plain(4096, 128_256)).1, 1);
     }
 
     #[test]
@@ -138,6 +146,6 @@ mod tests {
     fn nothing_is_launched_without_outputs() {
         assert_eq!(geometry(plain(5, 0)).0, 0);
         assert!(geometry(plain(0, 5)).0 > 0);
-        assert_eq!(geometry(plain(u32::MAX >> 1, u32::MAX >> 1)).1, 8);
+        assert_eq!(geometry(plain(u32::MAX >> 1, u32::MAX >> 1)).1, 1);
     }
 }
