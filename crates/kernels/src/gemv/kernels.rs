@@ -47,32 +47,30 @@ fn min_warps(dtype: DType, split: u32) -> [u32; 2] {
 const MAX_BLOCKS: u32 = 396;
 
 /// Splits each row among the fewest warps that keep memory busy. Without a split, each block loops
-/// over equally many groups. The choice depends only on the sizes; its constants were measured on
+/// over equally many tiles. The choice depends only on the sizes; its constants were measured on
 /// an H200.
 fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     let GemvProblem { inputs, outputs, lora_ranks, form } = *problem;
     // The two layers of the gated form interleave their rows.
-    let (layers, rows) = match form {
+    let (layers, tile_outputs) = match form {
         GemvForm::Gated => (1, WARP_ROWS / 2),
         _ => (outputs.len(), WARP_ROWS),
     };
     let ranks = if form == GemvForm::Gated { &[][..] } else { &lora_ranks[..] };
-    let groups = outputs[..layers].iter().chain(ranks).map(|outputs| outputs.div_ceil(rows));
-    let groups = groups.fold(0, u32::saturating_add);
+    let tiles = outputs[..layers].iter().chain(ranks).map(|it| it.div_ceil(tile_outputs));
+    let tiles = tiles.fold(0, u32::saturating_add);
+    let loops = tiles >= MIN_LOOP_TILES * MAX_BLOCKS * BLOCK_WARPS;
     let enough = |split: u32| {
-        let (warps, [few, many]) = (groups.saturating_mul(split), min_warps(kernel.dtype, split));
+        let (warps, [few, many]) = (tiles.saturating_mul(split), min_warps(kernel.dtype, split));
         match inputs.div_ceil(32 * vector_len(kernel.dtype) * split) {
             // More warps would have nothing to read.
             0..=1 => true,
             2..=SHORT_LANE_VECTORS => warps >= few,
-            vectors => {
-                let loops = groups >= MIN_LOOP_TILES * MAX_BLOCKS * BLOCK_WARPS;
-                warps >= many && (vectors <= MAX_LANE_VECTORS || loops)
-            }
+            vectors => warps >= many && (vectors <= MAX_LANE_VECTORS || loops),
         }
     };
     let index = SPLITS.into_iter().position(enough).unwrap_or(SPLITS.len() - 1);
-    let blocks = groups.div_ceil(BLOCK_WARPS / SPLITS[index]);
+    let blocks = tiles.div_ceil(BLOCK_WARPS / SPLITS[index]);
     let rounds = if index == 0 { blocks.div_ceil(MAX_BLOCKS).max(1) } else { 1 };
     linear(kernel.entry(form, index), blocks.div_ceil(rounds), BLOCK_WARPS * 32)
 }

@@ -44,7 +44,8 @@ impl Case {
         Self { format, x, norm, layers, lora_a, shift: 0, prefetch: None }
     }
 
-    /// Runs with `split` warps per row group, or as the heuristic chooses, and returns all results.
+    /// Runs the entry with index `split` of its form, or the one that the heuristic chooses, and
+    /// returns all results.
     fn run(&self, split: Option<usize>, gated: bool) -> Vec<Vec<f32>> {
         let device = Device::new();
         let place = |data: &[f32]| {
@@ -80,7 +81,9 @@ impl Case {
             let used = layers.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
             let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(tiles).sum();
             dispatch.entry = launch.kernel().entries[format * 4 + index];
-            dispatch.grid[0] = all.div_ceil(8 >> index) as u32;
+            // Without a split, each warp loops over three tiles.
+            let tiles_of_block = if index == 0 { 3 * 8 } else { 8 >> index };
+            dispatch.grid[0] = all.div_ceil(tiles_of_block) as u32;
         }
         device.run_as(&launch, dispatch);
         let ys = layers.iter().map(|part| part.y).chain(lora_a.iter().map(|[_, y]| *y));
