@@ -98,15 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn launches_have_the_splits_that_were_fastest() {
+    fn launches_have_the_measured_splits() {
         let gated = |inputs, outputs| GemvProblem {
             form: GemvForm::Gated,
             outputs: [outputs, outputs, 0],
             ..plain(inputs, 0)
         };
-        let (bf16, nf4) = (&abi::GEMV_BF16, &abi::GEMV_NF4);
+        let (f32, bf16, nf4) = (&abi::GEMV, &abi::GEMV_BF16, &abi::GEMV_NF4);
         // The layers of Qwen2.5 1.5B: q, k and v; output; gate and up; down.
         let layers = [plain(1536, 2048), plain(1536, 1536), gated(1536, 8960), plain(8960, 1536)];
+        assert_eq!(layers.map(|layer| geometry_of(f32, layer).1), [4, 4, 1, 8]);
         assert_eq!(layers.map(|layer| geometry_of(bf16, layer).1), [2, 4, 1, 8]);
         assert_eq!(layers.map(|layer| geometry_of(nf4, layer).1), [4, 8, 2, 8]);
         // The same layers of Llama 3.1 8B, and its logits.

@@ -81,7 +81,7 @@ impl Case {
             let used = layers.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
             let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(tiles).sum();
             dispatch.entry = launch.kernel().entries[format * 4 + index];
-            // Without a split, each warp loops over three tiles.
+            // Without a split, each warp loops over up to three tiles.
             let tiles_of_block = if index == 0 { 3 * 8 } else { 8 >> index };
             dispatch.grid[0] = all.div_ceil(tiles_of_block) as u32;
         }
