@@ -3,8 +3,8 @@
 //!
 //! A matrix-vector product reads every weight once, so the bytes of W bound the time. A warp
 //! computes four outputs: it reads four rows by 16-byte vectors, two in flight per row, past the L1
-//! cache (codes and scales of NF4 go through it), and x from the cache. Products are f32; weights are
-//! converted or decoded without rounding.
+//! cache (codes and scales of NF4 go through it), and x from the cache. Products are f32; weights
+//! are converted or decoded without rounding.
 //!
 //! Entries named `norm` fuse the preceding RMSNorm: they multiply by `x ⊙ gamma`, add up x² along
 //! with the products, and scale the sums by `1 / sqrt(mean(x²) + eps)` at the end. Entries named
