@@ -1,6 +1,6 @@
 //! Operand checks that launch constructors share.
 
-use crate::{Element, KernelError, View};
+use crate::{Element, FoundSizes, KernelError, View};
 
 /// The checks of one kernel; the field is the kernel name for error messages.
 #[derive(Clone, Copy, Debug)]
@@ -51,22 +51,22 @@ impl Check {
     /// Multiplies sizes; the product must not overflow `usize`.
     pub(crate) fn product(self, what: &'static str, sizes: &[usize]) -> Result<usize, KernelError> {
         let checked = |product: usize, size: &usize| product.checked_mul(*size);
-        sizes.iter().try_fold(1, checked).ok_or(KernelError::TooLarge {
-            kernel: self.0,
-            what,
-            value: usize::MAX,
-            limit: usize::MAX - 1,
-        })
+        let overflow = || KernelError::Overflow { kernel: self.0, what, sizes: sizes.to_vec() };
+        sizes.iter().try_fold(1, checked).ok_or_else(overflow)
     }
 
-    /// Checks a rule about two sizes. `rule` is a sentence without a full stop.
+    /// Checks a rule. `rule` is a sentence without a full stop that names its limits; `found` are
+    /// the sizes that it is about, in its order.
     pub(crate) fn rule(
         self,
         holds: bool,
         rule: &'static str,
-        (left, right): (usize, usize),
+        found: impl Into<FoundSizes>,
     ) -> Result<(), KernelError> {
-        if holds { Ok(()) } else { Err(KernelError::Shape { kernel: self.0, rule, left, right }) }
+        if holds {
+            return Ok(());
+        }
+        Err(KernelError::Shape { kernel: self.0, rule, found: found.into() })
     }
 
     /// Checks a rule about a constant.

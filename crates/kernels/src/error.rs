@@ -1,5 +1,7 @@
 //! Errors of launch constructors.
 
+use std::fmt;
+
 use crate::DType;
 
 /// An invalid launch: its operands do not fit its shape.
@@ -32,17 +34,25 @@ pub enum KernelError {
         /// The largest value that the kernel handles.
         limit: usize,
     },
+    /// A product of sizes does not fit `usize`.
+    #[error("{kernel}: {what} is too large: the product of {sizes:?} overflows; reduce the sizes")]
+    Overflow {
+        /// The kernel.
+        kernel: &'static str,
+        /// The product.
+        what: &'static str,
+        /// The sizes.
+        sizes: Vec<usize>,
+    },
     /// Sizes that contradict each other or that the kernel cannot divide.
-    #[error("{kernel}: {rule} (found {left} and {right})")]
+    #[error("{kernel}: {rule}{found}")]
     Shape {
         /// The kernel.
         kernel: &'static str,
         /// The violated rule, a sentence without a full stop.
         rule: &'static str,
-        /// The first size in the rule.
-        left: usize,
-        /// The second size in the rule.
-        right: usize,
+        /// The sizes that violate it.
+        found: FoundSizes,
     },
     /// A constant is outside the range for which the formula is defined.
     #[error("{kernel}: `{operand}` is {value}, but it must be {rule}")]
@@ -68,4 +78,44 @@ pub enum KernelError {
         /// Advice for the caller.
         help: &'static str,
     },
+}
+
+/// The sizes that violate the rule of a [`KernelError::Shape`], in the order of the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FoundSizes {
+    /// The rule is not about sizes.
+    None,
+    /// One size.
+    One(usize),
+    /// Two sizes.
+    Two(usize, usize),
+}
+
+impl fmt::Display for FoundSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::One(size) => write!(f, " (found {size})"),
+            Self::Two(first, second) => write!(f, " (found {first} and {second})"),
+        }
+    }
+}
+
+impl From<()> for FoundSizes {
+    fn from((): ()) -> Self {
+        Self::None
+    }
+}
+
+impl From<usize> for FoundSizes {
+    fn from(size: usize) -> Self {
+        Self::One(size)
+    }
+}
+
+impl From<(usize, usize)> for FoundSizes {
+    fn from((first, second): (usize, usize)) -> Self {
+        Self::Two(first, second)
+    }
 }

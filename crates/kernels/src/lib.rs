@@ -54,7 +54,7 @@ pub mod tensor;
 mod tensor_list;
 pub mod view;
 
-pub use error::KernelError;
+pub use error::{FoundSizes, KernelError};
 pub use launch::{
     Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, TensorMapArgument,
 };

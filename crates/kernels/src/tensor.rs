@@ -8,7 +8,7 @@ use retrograph_kernel_abi::{Any, Bf16, nf4};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::{DType, KernelError, View};
+use crate::{DType, FoundSizes, KernelError, View};
 
 /// A row-major tensor that a kernel reads, by its element type.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +83,8 @@ impl<B: Copy> Output<B> {
         check: Check,
         rule: &'static str,
     ) -> Result<View<B, f32>, KernelError> {
-        let (kernel, left) = (check.0, self.bf16().map_or(0, View::len));
-        self.f32().ok_or(KernelError::Shape { kernel, rule, left, right: 0 })
+        let (kernel, found) = (check.0, FoundSizes::None);
+        self.f32().ok_or(KernelError::Shape { kernel, rule, found })
     }
 
     /// The pointers to f32 and to bf16.
@@ -147,11 +147,7 @@ impl<B: Copy> Nf4<B> {
             }
         }
         check.size("the number of elements of w", len)?;
-        let rule =
-            "NF4 rows must start at a multiple of 16 bytes and have a multiple of 8 elements";
-        let ragged = row_sizes.iter().copied().find(|size| size % 8 != 0);
-        let holds = ragged.is_none() && codes.is_aligned(16);
-        check.rule(holds, rule, (codes.byte_range().start, ragged.unwrap_or(0)))
+        TensorView::from(*self).check_vectors(check, row_sizes)
     }
 
     /// The pointers to scales; null for scales that the matrix does not have.
@@ -248,6 +244,20 @@ impl<B: Copy> TensorView<B> {
             Self::Split(matrix) => (matrix.terms.is_aligned(16), 8),
         };
         aligned && row_sizes.iter().all(|size| size % vector == 0)
+    }
+
+    /// Checks [`Self::is_vectorizable`].
+    pub(crate) fn check_vectors(
+        &self,
+        check: Check,
+        row_sizes: &[usize],
+    ) -> Result<(), KernelError> {
+        let rule = "operands that are read in vectors must start at multiples of 16 bytes";
+        check.rule(self.is_vectorizable(&[]), rule, self.byte_range().start)?;
+        let ragged = row_sizes.iter().find(|size| !self.is_vectorizable(&[**size]));
+        let rule = "rows that are read in vectors, and distances of rows, must have a multiple of \
+                    8 elements, in f32 of 4";
+        ragged.map_or(Ok(()), |size| check.rule(false, rule, *size))
     }
 
     /// The pointer to the elements or codes.

@@ -33,7 +33,7 @@ macro_rules! preprocess {
 
 preprocess! {
     /// Kernel of [`AttentionBackwardPreprocess`] with bf16 operands.
-    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess" in FLASH_ATTENTION_BF16;
+    FUSED_ATTENTION_BF16_PREPROCESS = "flash_attention_bf16_preprocess" in FLASH_ATTENTION_BF16;
     /// Kernel of [`AttentionBackwardPreprocess`] with f32 operands.
     FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess" in FLASH_ATTENTION_F32;
 }
@@ -50,9 +50,9 @@ macro_rules! gradients {
 
 gradients! {
     /// Kernel of [`FusedAttentionGradQ`] with bf16 operands.
-    FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in FLASH_ATTENTION_BF16, grad_q;
+    FUSED_ATTENTION_BF16_GRAD_Q = "flash_attention_bf16_grad_q" in FLASH_ATTENTION_BF16, grad_q;
     /// Kernel of [`FusedAttentionGradKv`] with bf16 operands.
-    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in FLASH_ATTENTION_BF16, grad_kv;
+    FUSED_ATTENTION_BF16_GRAD_KV = "flash_attention_bf16_grad_kv" in FLASH_ATTENTION_BF16, grad_kv;
     /// Kernel of [`FusedAttentionGradQ`] with f32 operands.
     FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q" in FLASH_ATTENTION_F32, grad_q;
     /// Kernel of [`FusedAttentionGradKv`] with f32 operands.
@@ -83,16 +83,16 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
     /// aligned to 16 bytes, or head_dim is not supported.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { out, grad_out, lse, lse_delta, shape } = self;
-        let kernels = [&FUSED_ATTENTION_F32_PREPROCESS, &FUSED_ATTENTION_PREPROCESS];
+        let kernels = [&FUSED_ATTENTION_F32_PREPROCESS, &FUSED_ATTENTION_BF16_PREPROCESS];
         let kernel = by_dtype(grad_out.dtype(), kernels)?;
         let check = Check(kernel.name);
         let query = TensorLayout::Query;
         shape.check_tensors(check, [("out", out, query), ("grad_out", grad_out, query)])?;
         check_alignment(check, &[Some(out), Some(grad_out), Some(lse_delta.into())])?;
-        let [batch, seq, heads, _, head_dim] = shape.fused_sizes(check, grad_out.dtype())?;
-        check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
+        let [_, seq, heads, _, head_dim] = shape.fused_sizes(check, grad_out.dtype())?;
+        check.length("lse", lse, shape.lse_len(check)?)?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
-        let rows = batch * check.size("padded tokens", shape.padded_seq())? * heads;
+        let rows = shape.padded_rows(check)?;
         let (out, out_bf16) = match out {
             TensorView::F32(out) => (Pointer::read(out), Pointer::null()),
             TensorView::Bf16(out) => (Pointer::null(), Pointer::read(out)),
@@ -178,7 +178,8 @@ impl<B: Copy> AttentionRope<B> {
         check.length("sin", sin, angles)?;
         check_alignment(check, &[Some(cos.into()), Some(sin.into())])?;
         token_positions.map_or(Ok(()), |tokens| {
-            check.length("token_positions", tokens, shape.batch * shape.seq)
+            let count = check.product("tokens", &[shape.batch, shape.seq])?;
+            check.length("token_positions", tokens, count)
         })
     }
 }
@@ -220,7 +221,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
-        let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
+        let planes = check.at_most("the number of planes", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
         shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
@@ -296,16 +297,18 @@ impl<B: Copy> FusedAttentionGradQ<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, head_dim is not supported, a constant is out of range, or gradients of
-    /// factors in f32 are to be rotated.
+    /// If the inputs are not of one type, a length does not match the shape, a size is too large, a
+    /// view is not aligned to 16 bytes, head_dim is not supported, `split_f16` is given for bf16
+    /// inputs or does not have two terms each, `scale` is not positive and finite, or `rope` is
+    /// given for f32 inputs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
         let dimensions = &[batch, seq, heads, head_dim];
-        let kernels = [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q];
+        let kernels = [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_BF16_GRAD_Q];
         let kernel = by_dtype(self.inputs.q.dtype(), kernels)?;
         let Self { inputs, grad_q: output, rope } = self;
-        let (planes, splits) = (batch * heads, 1);
+        let check = Check(kernel.name);
+        let (planes, splits) = (check.product("batch × heads", &[batch, heads])?, 1);
         let row_bounds = inputs.bounds.map(|bounds| bounds.first_keys);
         inputs.launch(kernel, Gradient { output, rope, row_bounds, dimensions, planes, splits })
     }
@@ -334,19 +337,21 @@ impl<B: Copy> FusedAttentionGradKv<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, head_dim is not supported, a constant is out of range, or gradients of
-    /// factors in f32 are to be rotated.
+    /// If `splits` does not divide the heads of a group, the inputs are not of one type, a length
+    /// does not match the shape, a size is too large, a view is not aligned to 16 bytes, head_dim
+    /// is not supported, `split_f16` is given for bf16 inputs or does not have two terms each,
+    /// `scale` is not positive and finite, or `rope` is given for f32 inputs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { inputs, grads: output, splits, rope } = self;
         let AttentionShape { batch, seq, kv_heads, head_dim, .. } = inputs.shape;
-        let kernels = [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_GRAD_KV];
+        let kernels = [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_BF16_GRAD_KV];
         let kernel = by_dtype(inputs.q.dtype(), kernels)?;
         let (check, group) = (Check(kernel.name), inputs.shape.group());
         let divides = splits > 0 && group.is_multiple_of(splits);
         check.rule(divides, "splits must divide the heads of a group", (splits, group))?;
         let dimensions = &[splits, 2, batch, seq, kv_heads, head_dim];
-        let planes = batch * kv_heads * splits;
+        let what = "batch × kv_heads × splits";
+        let planes = check.product(what, &[batch, kv_heads, splits])?;
         let row_bounds = inputs.bounds.map(|bounds| bounds.query_ends);
         inputs.launch(kernel, Gradient { output, rope, row_bounds, dimensions, planes, splits })
     }

@@ -146,7 +146,7 @@ impl<B: Copy> DecodeAttention<B> {
         caches.check_words(check, shape.width())?;
         let head_dim = shape.head_dim;
         let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
-        check.rule(holds, "head_dim must be even and at most 512", (head_dim, MAX_HEAD_DIM))?;
+        check.rule(holds, "head_dim must be even and at most 512", head_dim)?;
         let Sizes { heads, splits, texts } =
             Splits { partials, stats, position }.check(check, shape)?;
         let QkvParameters { pointers: [q, k, v], rank, lora_scale } = self.qkv(check)?;
@@ -226,7 +226,7 @@ impl<B: Copy> QkvProjection<B> {
             check.length("t", lora.t, check.product("texts × rank", &[texts, rank])?)?;
             check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
             let same = lora.scale.to_bits() == lora_scale.to_bits();
-            check.rule(same, "all LoRA updates must have one scale", (rank, outputs))?;
+            check.constant("scale", lora.scale, (same, "the same for all LoRA updates"))?;
         }
         Ok(ProjectionPointers {
             x: Pointer::read(x),
@@ -243,7 +243,7 @@ impl<B: Copy> QkNormRope<B> {
             check.length("gamma", gamma, head_dim)?;
         }
         check.constant("eps", eps, (eps >= 0.0, "not negative"))?;
-        check.rule(positions > 0, "the tables must have a position", (positions, 1))?;
+        check.rule(positions > 0, "the tables must have a position", positions)?;
         let angles = check.product("positions × pairs", &[positions, head_dim / 2])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)
@@ -269,7 +269,7 @@ impl<B: Copy> Splits<B> {
     fn check(self, check: Check, shape: KvCacheShape) -> Result<Sizes, KernelError> {
         let Self { partials, stats, position } = self;
         let (heads, splits, texts) = (shape.heads, shape.splits(), position.len());
-        check.rule(texts > 0, "there must be a position for each text", (texts, 1))?;
+        check.rule(texts > 0, "there must be a position for each text", texts)?;
         let some = splits > 0 && shape.head_dim > 0;
         let rule = "the cache must have a position and heads an element";
         check.rule(some, rule, (shape.capacity, shape.head_dim))?;
@@ -280,7 +280,7 @@ impl<B: Copy> Splits<B> {
         let pairs = check.product("texts × heads × splits", &[texts, heads, splits, 2])?;
         check.length("stats", stats, pairs)?;
         let rule = "stats must start at a multiple of 8 bytes";
-        check.rule(stats.is_aligned(8), rule, (stats.byte_range().start, 8))?;
+        check.rule(stats.is_aligned(8), rule, stats.byte_range().start)?;
         let splits = check.at_most("the number of splits", splits, MAX_GRID_YZ)?;
         let texts = check.at_most("the number of texts", texts, MAX_GRID_YZ)?;
         Ok(Sizes { heads: check.size("heads", heads)?, splits, texts })
@@ -289,7 +289,7 @@ impl<B: Copy> Splits<B> {
 
 /// Returns the window parameter of the kernels. A window includes at least the token itself.
 pub(super) fn check_window(check: Check, window: Option<u32>) -> Result<u32, KernelError> {
-    check.rule(window != Some(0), "a window must have at least one position", (0, 1))?;
+    check.rule(window != Some(0), "a window must have at least one position", 0)?;
     Ok(window.unwrap_or(u32::MAX))
 }
 

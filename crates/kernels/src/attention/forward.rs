@@ -26,7 +26,7 @@ use crate::problem::AttentionProblem;
 use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`FusedAttention`] with bf16 operands.
-pub static FUSED_ATTENTION: Kernel =
+pub static FUSED_ATTENTION_BF16: Kernel =
     Kernel::new("flash_attention_bf16", &FLASH_ATTENTION_BF16.forward, |problem, target| {
         dispatch(problem, target, (&FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.forward))
     });
@@ -72,11 +72,11 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     ///
     /// # Errors
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, head_dim is not supported, `terms` are given for bf16 operands or do not have
-    /// two terms each, or `scale` is not positive and finite.
+    /// to 16 bytes, head_dim is not supported, `split_f16` is given for bf16 operands or does not
+    /// have two terms each, a size is too large, or `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { q, k, v, out, lse, split_f16: terms, bounds, shape, scale } = self;
-        let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;
+        let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION_BF16])?;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
@@ -86,11 +86,11 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         check_alignment(check, &[Some(q), Some(k), Some(v), out.f32().map(TensorView::F32)])?;
         if let Some(out_bf16) = out.bf16() {
             let rule = "out in bf16 must start at a multiple of 8 bytes";
-            check.rule(out_bf16.is_aligned(8), rule, (out_bf16.byte_range().start, 8))?;
+            check.rule(out_bf16.is_aligned(8), rule, out_bf16.byte_range().start)?;
         }
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
-        check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
+        check.length("lse", lse, shape.lse_len(check)?)?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
         shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
         let (out, out_bf16) = out.pointers();

@@ -60,12 +60,29 @@ impl AttentionShape {
     /// Elements of the `lse_delta` of
     /// [`AttentionBackwardPreprocess`](crate::attention::AttentionBackwardPreprocess): two for each
     /// head and token, with sequences padded to multiples of 128 tokens.
+    ///
+    /// # Panics
+    /// If the number overflows `usize`.
     pub fn lse_delta_len(self) -> usize {
-        2 * self.batch * self.heads * self.padded_seq()
+        let sequences = [self.batch, self.heads].into_iter();
+        let padded = self.seq.checked_next_multiple_of(LSE_DELTA_ROWS as usize);
+        let len = padded.and_then(|seq| sequences.chain([seq]).try_fold(2, usize::checked_mul));
+        len.expect("the number of elements of `lse_delta` must not overflow")
+    }
+
+    /// Elements of the log-sum-exp: one for each head and token.
+    pub(super) fn lse_len(self, check: Check) -> Result<usize, KernelError> {
+        check.product("batch × heads × seq", &[self.batch, self.heads, self.seq])
+    }
+
+    /// Rows of `lse_delta`: the padded tokens of each head.
+    pub(super) fn padded_rows(self, check: Check) -> Result<u32, KernelError> {
+        let what = "batch × padded seq × heads";
+        check.size(what, check.product(what, &[self.batch, self.padded_seq(), self.heads])?)
     }
 
     /// Tokens per sequence in `lse_delta`, padding included.
-    pub(super) fn padded_seq(self) -> usize {
+    fn padded_seq(self) -> usize {
         self.seq.next_multiple_of(LSE_DELTA_ROWS as usize)
     }
 
@@ -74,25 +91,30 @@ impl AttentionShape {
     /// the group size whose blocks fill a device, or the group size.
     pub fn grad_kv_splits(self) -> usize {
         let group = self.group().max(1);
-        let blocks = self.batch * self.kv_heads * self.seq.div_ceil(64);
+        let tiles = self.seq.div_ceil(64);
+        let blocks = self.batch.saturating_mul(self.kv_heads).saturating_mul(tiles);
         let mut divisors = (1..=group).filter(|splits| group.is_multiple_of(*splits));
-        divisors.find(|splits| blocks * splits >= MIN_BLOCKS).unwrap_or(group)
+        divisors.find(|splits| blocks.saturating_mul(*splits) >= MIN_BLOCKS).unwrap_or(group)
     }
 
     /// Returns batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
     pub(super) fn fused_sizes(self, check: Check, dtype: DType) -> Result<[u32; 5], KernelError> {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
         let rule = "head_dim must be a multiple of 4 (8 in bf16) and at most 128";
-        check.rule(self.can_be_fused(dtype), rule, (head_dim, MAX_HEAD_DIM))?;
+        check.rule(self.can_be_fused(dtype), rule, head_dim)?;
         check.at_most("the number of tiles of 32 tokens", seq.div_ceil(32), MAX_GRID_YZ)?;
-        check.at_most("batch × heads", batch * heads, MAX_GRID_X)?;
+        let planes = check.product("batch × heads", &[batch, heads])?;
+        check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let sequence = check.product("elements of a sequence", &[seq, heads, head_dim])?;
         check.size("elements of a sequence", sequence)?;
-        let tokens = check.product("tokens × heads", &[batch, self.padded_seq(), heads])?;
-        check.size("tokens × heads", tokens)?;
-        let sizes = [batch, seq, heads, kv_heads, head_dim];
-        let [batch, seq, heads, kv_heads, head_dim] = sizes.map(|size| check.size("a size", size));
-        Ok([batch?, seq?, heads?, kv_heads?, head_dim?])
+        self.padded_rows(check)?;
+        Ok([
+            check.size("batch", batch)?,
+            check.size("seq", seq)?,
+            check.size("heads", heads)?,
+            check.size("kv_heads", kv_heads)?,
+            check.size("head_dim", head_dim)?,
+        ])
     }
 
     /// Checks the head counts and the length of every operand, named by the field of the caller.
@@ -157,13 +179,13 @@ impl AttentionShape {
             (["the terms of v", "the scales of v"], kv_heads),
             (["the terms of grad_out", "the scales of grad_out"], heads),
         ];
-        let rule = "split operands must be f32 in two terms";
         for (matrix, (names, heads)) in terms.zip(operands) {
             let rows = check.product("tokens", &[batch, seq])?;
             let columns = check.product("elements of a token", &[heads, head_dim])?;
             matrix.check(check, names, [rows, columns])?;
-            let complete = dtype == DType::F32 && matrix.term_count == SplitMatrix::<B>::MAX_TERMS;
-            check.rule(complete, rule, (matrix.term_count, SplitMatrix::<B>::MAX_TERMS))?;
+            check.rule(dtype == DType::F32, "only f32 operands can be split", ())?;
+            let complete = matrix.term_count == SplitMatrix::<B>::MAX_TERMS;
+            check.rule(complete, "operands must be split into two terms", matrix.term_count)?;
             check_alignment(check, &[Some((*matrix).into())])?;
         }
         Ok(())
@@ -182,7 +204,7 @@ pub(super) fn check_alignment<B: Copy>(
 ) -> Result<(), KernelError> {
     let rule = "operands must start at multiples of 16 bytes in their buffers";
     tensors.iter().flatten().try_for_each(|tensor| {
-        check.rule(tensor.is_vectorizable(&[]), rule, (tensor.byte_range().start, 16))
+        check.rule(tensor.is_vectorizable(&[]), rule, tensor.byte_range().start)
     })
 }
 

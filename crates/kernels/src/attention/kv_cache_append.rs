@@ -82,8 +82,10 @@ impl<B: Copy> KvCache<B> {
         let Self::Bf16(views) = self else { return Ok(()) };
         let rule = "tokens in bf16 must start at multiples of 4 bytes and have an even number of \
                     elements";
-        let odd = views.map(|view| view.byte_range().start % 4).into_iter().max().unwrap_or(0);
-        check.rule(width.is_multiple_of(2) && odd == 0, rule, (width, odd))
+        let starts = views.map(|view| view.byte_range().start);
+        let odd = starts.into_iter().find(|start| start % 4 != 0);
+        let holds = width.is_multiple_of(2) && odd.is_none();
+        check.rule(holds, rule, (odd.unwrap_or(starts[0]), width))
     }
 }
 
@@ -97,7 +99,7 @@ pub struct KvCacheAppend<B> {
     pub keys: View<B, f32>,
     /// `[tokens, kv_heads, head_dim]`, read.
     pub values: View<B, f32>,
-    /// `[capacity, kv_heads, head_dim]` each, written in part.
+    /// `[capacity, kv_heads, head_dim]` each, partly written.
     pub caches: KvCache<B>,
     /// `[1]`, read: the position of the first token.
     pub start: View<B, u32>,

@@ -39,14 +39,14 @@ mod unfused_backward;
 
 pub use backward::{AttentionBackwardInputs, AttentionBackwardPreprocess};
 pub use backward::{AttentionRope, FusedAttentionGradKv, FusedAttentionGradQ};
+pub use backward::{FUSED_ATTENTION_BF16_GRAD_KV, FUSED_ATTENTION_F32_PREPROCESS};
+pub use backward::{FUSED_ATTENTION_BF16_GRAD_Q, FUSED_ATTENTION_BF16_PREPROCESS};
 pub use backward::{FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q};
-pub use backward::{FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV};
-pub use backward::{FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS};
 pub use bounds::{AttentionBounds, first_keys, query_ends};
 pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheValues, KvCacheShape};
 pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE};
 pub use decode::{DecodeAttention, DecodeAttentionCombine, LoraUpdate, QkNormRope, QkvProjection};
-pub use forward::{FUSED_ATTENTION, FUSED_ATTENTION_F32, FusedAttention};
+pub use forward::{FUSED_ATTENTION_BF16, FUSED_ATTENTION_F32, FusedAttention};
 pub use kv_cache_append::{KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend};
 pub use shape::AttentionShape;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD};
@@ -87,14 +87,14 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &DECODE_ATTENTION_COMBINE,
     &CACHE_SCORES_BF16,
     &CACHE_VALUES_BF16,
-    &FUSED_ATTENTION,
+    &FUSED_ATTENTION_BF16,
     &FUSED_ATTENTION_F32,
     &FUSED_ATTENTION_F32_GRAD_KV,
     &FUSED_ATTENTION_F32_GRAD_Q,
     &FUSED_ATTENTION_F32_PREPROCESS,
-    &FUSED_ATTENTION_GRAD_KV,
-    &FUSED_ATTENTION_GRAD_Q,
-    &FUSED_ATTENTION_PREPROCESS,
+    &FUSED_ATTENTION_BF16_GRAD_KV,
+    &FUSED_ATTENTION_BF16_GRAD_Q,
+    &FUSED_ATTENTION_BF16_PREPROCESS,
     &SOFTMAX,
     &SOFTMAX_BACKWARD,
 ];

@@ -91,7 +91,7 @@ impl<B: Copy> Gemm<B> {
         let c = self.result()?;
         let vectorized = [(self.a.0, row_sizes[0]), (self.b.0, row_sizes[1])]
             .map(|(operand, sizes)| operand.is_vectorizable(&sizes));
-        self.check_vectors(check, row_sizes, vectorized)?;
+        self.check_vectors(check, row_sizes)?;
         let flags = GemmFlags::NONE
             .with(GemmFlags::ACCUMULATE, self.accumulate)
             .with(GemmFlags::A_VECTORIZED, vectorized[0])
@@ -168,18 +168,15 @@ impl<B: Copy> Gemm<B> {
         }
         if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
             let rule = "only the second operand of a product can be split into a single term";
-            check.rule(
-                a.term_count == SplitMatrix::<B>::MAX_TERMS,
-                rule,
-                (a.term_count, b.term_count),
-            )?;
+            let both = a.term_count == SplitMatrix::<B>::MAX_TERMS;
+            check.rule(both, rule, a.term_count)?;
             let unsplit = self.without_split_k();
             let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
             a.check(check, ["the terms of a", "the scales of a"], [rows[0], a_row[0]])?;
             b.check(check, ["the terms of b", "the scales of b"], [rows[1], b_row[0]])?;
             let GemmSizes { k, batches, .. } = self.sizes;
             let rule = "the split-K length of split operands must be a multiple of 64 elements";
-            check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, (k, SPLIT_K_UNIT))?;
+            check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, k)?;
             let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
             let scales = SplitScaleParameters::<ArgumentTypes<B>> {
                 a_scales: Pointer::read(a.scales),
@@ -197,8 +194,8 @@ impl<B: Copy> Gemm<B> {
         check: Check,
         added: &[Option<AddedProduct<B>>],
     ) -> Result<Vec<Argument<B>>, KernelError> {
-        let rule = "the number of added products must not exceed the maximum";
-        check.rule(added.len() <= MAX_ADDED_PRODUCTS, rule, (added.len(), MAX_ADDED_PRODUCTS))?;
+        let rule = "a launch has at most five added products";
+        check.rule(added.len() <= MAX_ADDED_PRODUCTS, rule, added.len())?;
         let mut arguments = Vec::new();
         for index in 0..MAX_ADDED_PRODUCTS {
             let product = match added.get(index) {
@@ -226,10 +223,9 @@ impl<B: Copy> Gemm<B> {
         let AddedProduct { k, n, .. } = *added;
         let product = Self { sizes: GemmSizes { k, n, ..self.sizes }, ..*self };
         let (operands, row_sizes) = (added.operands(), product.row_sizes_of(added.operands()));
-        let vectorized = [0, 1].map(|i| operands[i].0.is_vectorizable(&row_sizes[i]));
-        let rule = "rows of an added product must have a multiple of 8 elements and start at \
-                    multiples of 16 bytes";
-        check.rule(vectorized == [true; 2], rule, (added.k, 8))?;
+        for ((operand, _), row_sizes) in operands.iter().zip(&row_sizes) {
+            operand.check_vectors(check, row_sizes)?;
+        }
         let rows = product.stored_rows();
         let [a_map, b_map] =
             [0, 1].map(|i| tensor_map(product.sizes, operands[i], (rows[i], row_sizes[i])));
@@ -298,18 +294,17 @@ impl<B: Copy> Gemm<B> {
         &self,
         check: Check,
         [a_sizes, b_sizes, _]: [[usize; 5]; 3],
-        vectorized: [bool; 2],
     ) -> Result<(), KernelError> {
         if !matches!(self.a.0, TensorView::Bf16(_) | TensorView::Split(_)) {
             return Ok(());
         }
-        let rule = "bf16 and f16 rows must start at a multiple of 16 bytes and have a multiple of \
-                    8 elements";
-        check.rule(vectorized == [true; 2], rule, (self.a.0.byte_range().start, a_sizes[0]))?;
+        self.a.0.check_vectors(check, &a_sizes)?;
+        self.b.0.check_vectors(check, &b_sizes)?;
         if self.b.0.dtype() == DType::Nf4 {
             let ragged = b_sizes.into_iter().find(|size| size % NF4_BLOCK != 0);
-            let rule = "NF4 rows must consist of whole blocks if the other operand is bf16";
-            check.rule(ragged.is_none(), rule, (ragged.unwrap_or(0), NF4_BLOCK))?;
+            let rule = "NF4 rows must consist of whole blocks of 64 elements if the other operand \
+                        is bf16";
+            ragged.map_or(Ok(()), |size| check.rule(false, rule, size))?;
         }
         Ok(())
     }

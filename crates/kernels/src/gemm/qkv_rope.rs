@@ -65,8 +65,7 @@ impl<B: Copy> QkvRopeFprop<B> {
         let (check, kernels) = (Check(QKV_ROPE_FPROP_KERNELS.name()), QKV_ROPE_FPROP_KERNELS);
         shape.check_heads(check)?;
         let is_supported = QkvRopeFprop::HEAD_DIMS.contains(&head_dim);
-        let rule = "the head dimension must be one of QkvRopeFprop::HEAD_DIMS";
-        check.rule(is_supported, rule, (head_dim, QkvRopeFprop::HEAD_DIMS[1]))?;
+        check.rule(is_supported, "head_dim must be 64 or 128", head_dim)?;
         let rows = check.product("batch × seq", &[batch, seq])?;
         let outputs = |heads| check.product("heads × head_dim", &[heads, head_dim]);
         let (columns, kv_columns) = (outputs(heads)?, outputs(kv_heads)?);

@@ -67,11 +67,8 @@ impl<B: Copy> SplitMatrix<B> {
         [rows, columns]: [usize; 2],
     ) -> Result<(), KernelError> {
         let rule = "a split matrix must have one term or two";
-        check.rule(
-            (1..=Self::MAX_TERMS).contains(&self.term_count),
-            rule,
-            (self.term_count, Self::MAX_TERMS),
-        )?;
+        let holds = (1..=Self::MAX_TERMS).contains(&self.term_count);
+        check.rule(holds, rule, self.term_count)?;
         let elements =
             check.product("terms × rows × columns", &[self.term_count, rows, columns])?;
         check.length(terms, self.terms, elements)?;
@@ -153,7 +150,7 @@ impl SplitSizes {
         let check = Check(kernel.name);
         let elements = check.product("rows × columns", &[rows, columns])?;
         let rule = "rows of a split matrix must have a multiple of 8 elements";
-        check.rule(columns.is_multiple_of(8), rule, (columns, 8))?;
+        check.rule(columns.is_multiple_of(8), rule, columns)?;
         Ok(Self { check, rows, columns, elements })
     }
 
@@ -189,17 +186,14 @@ impl SplitSizes {
     ) -> Result<(), KernelError> {
         split.check(self.check, names, [self.rows, self.columns])?;
         let (count, both) = (split.term_count, SplitMatrix::<B>::MAX_TERMS);
-        self.check.rule(
-            count == both,
-            "an activation must be split into two terms",
-            (count, both),
-        )?;
+        let rule = "an activation must be split into two terms";
+        self.check.rule(count == both, rule, count)?;
         self.require_aligned(split.terms)
     }
 
     fn require_aligned<B: Copy, T: Element>(&self, view: View<B, T>) -> Result<(), KernelError> {
         let rule = "matrices, column scales and terms must start at multiples of 16 bytes";
-        self.check.rule(view.is_aligned(16), rule, (view.byte_range().start, 16))
+        self.check.rule(view.is_aligned(16), rule, view.byte_range().start)
     }
 
     /// The problem, and rows and columns as kernel parameters.

@@ -226,7 +226,7 @@ impl<B: Copy, O: Into<Output<B>>> SplitKSum<B, O> {
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, out, splits } = self;
         let (check, out) = (Check(SPLIT_K_SUM.name), out.into());
-        check.rule(splits > 0, "there must be at least one split", (splits, 1))?;
+        check.rule(splits > 0, "there must be at least one split", splits)?;
         let len = partials.len() / splits;
         check.length("partials", partials, check.product("splits × n", &[splits, len])?)?;
         out.check(check, "out", len)?;

@@ -15,11 +15,15 @@ pub(super) fn matrix_maps<B: Copy, const N: usize>(
     is_empty: bool,
     matrices: [(View<B, bf16>, [usize; 2]); N],
 ) -> Result<[Option<TensorMapArgument<B>>; N], KernelError> {
-    let rule = "the contraction must not be empty, matrices must start at a multiple of 16 bytes, \
-                and their rows must have a multiple of 8 elements";
+    let rule = "matrices must start at a multiple of 16 bytes, and their rows must have a multiple \
+                of 8 elements";
     let maps = matrices.map(|(view, sizes)| matrix_map(view, sizes));
     match maps.iter().position(Option::is_none).filter(|_| !is_empty) {
-        Some(at) => check.rule(false, rule, (matrices[at].1[1], 8)).map(|()| maps),
+        Some(at) => {
+            let (view, [_, columns]) = matrices[at];
+            check.rule(columns > 0, "the contraction must not be empty", columns)?;
+            check.rule(false, rule, (view.byte_range().start, columns)).map(|()| maps)
+        }
         None => Ok(maps),
     }
 }

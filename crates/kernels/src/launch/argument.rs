@@ -12,7 +12,7 @@ pub enum Access {
     Read,
     /// Every byte of the range is written, and none is read before that.
     Write,
-    /// Read and written, or written in part.
+    /// Read and written, or partly written.
     ReadWrite,
     /// Only read, and possibly before `griddepcontrol.wait`: with programmatic dependent launch
     /// (PDL), the read may happen while earlier kernels still run. A caller that uses PDL must
@@ -59,7 +59,7 @@ pub struct TensorMapArgument<B> {
     pub buffer: B,
     /// The bytes of the buffer that the planes cover.
     pub bytes: Range<usize>,
-    /// The element type: bf16 or f32.
+    /// The element type: bf16, f32, or f16 for the terms of split operands.
     pub dtype: DType,
     /// Elements of a row, rows of a plane, and planes; none is 0.
     pub sizes: [u64; 3],

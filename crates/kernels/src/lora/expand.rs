@@ -67,7 +67,7 @@ impl<B: Copy> LoraExpand<'_, B> {
         check.length("y", y, shape.long_elements(check)?)?;
         let mut splits = [0; LORA_MAX_ADAPTERS];
         for (adapter, splits) in adapters.iter().zip(&mut splits) {
-            check.rule(adapter.splits > 0, "t must have a split", (adapter.splits, 1))?;
+            check.rule(adapter.splits > 0, "t must have at least one split", adapter.splits)?;
             // The kernel reads splits in steps of four.
             *splits = check.at_most("splits", adapter.splits, MAX_GRID_YZ)?;
             let elements = check.product("rows × rank", &[shape.rows, shape.rank])?;

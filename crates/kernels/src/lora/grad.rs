@@ -91,7 +91,7 @@ impl<B: Copy> LoraGrad<'_, B> {
         let check = Check(LORA_GRAD.name);
         let count = adapter_count(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
-        check.rule(splits > 0, "there must be a split", (splits, 1))?;
+        check.rule(splits > 0, "there must be at least one split", splits)?;
         let planes = check.at_most("splits", splits, MAX_SPLITS)?;
         check.length("x", x, shape.long_elements(check)?)?;
         for adapter in adapters {

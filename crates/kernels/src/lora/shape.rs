@@ -53,7 +53,7 @@ const MAX_WIDTH: usize = MAX_GRID_YZ * abi::grad::COLUMNS as usize;
 /// The number of adapters, which must be one to three.
 pub(super) fn adapter_count(check: Check, count: usize) -> Result<u32, KernelError> {
     let few = (1..=LORA_MAX_ADAPTERS).contains(&count);
-    check.rule(few, "a launch has one to three adapters", (count, LORA_MAX_ADAPTERS))?;
+    check.rule(few, "a launch has one to three adapters", count)?;
     check.size("the number of adapters", count)
 }
 

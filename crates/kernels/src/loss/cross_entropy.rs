@@ -85,7 +85,7 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
             }
         };
         let check = Check(kernel.name);
-        check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", (rows, vocab))?;
+        check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", vocab)?;
         let elements = check.product("rows × vocab", &[rows, vocab])?;
         check.elements("logits", logits.len(), elements)?;
         check.length("targets", targets, rows)?;

@@ -51,11 +51,7 @@ impl<B: Copy> LogRatios<B> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(LOG_RATIOS.name);
         let sequences = self.ratios.len();
-        check.rule(
-            self.seq > 0,
-            "a sequence must have at least one token",
-            (sequences, self.seq),
-        )?;
+        check.rule(self.seq > 0, "a sequence must have at least one token", self.seq)?;
         let elements = check.product("sequences × seq", &[sequences, self.seq])?;
         check.length("policy", self.policy, elements)?;
         check.length("reference", self.reference, elements)?;
@@ -165,11 +161,8 @@ impl<B: Copy> ScaleRows<B> {
         let Self { x, scales, out, rows } = *self;
         let check = Check(SCALE_ROWS.name);
         let even = !scales.is_empty() && rows > 0 && rows.is_multiple_of(scales.len());
-        check.rule(
-            even,
-            "rows must be a multiple of the number of scales",
-            (rows, scales.len()),
-        )?;
+        let rule = "rows must be a multiple of the number of scales, and neither may be 0";
+        check.rule(even, rule, (rows, scales.len()))?;
         let width = x.len() / rows;
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("x", x, elements)?;

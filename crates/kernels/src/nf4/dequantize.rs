@@ -47,7 +47,7 @@ impl<B: Copy> Dequantize<B> {
         w.check(check, &[w.len])?;
         check.length("out", out, w.len)?;
         let rule = "out must start at a multiple of 16 bytes";
-        check.rule(out.is_aligned(16), rule, (out.byte_range().start, 16))?;
+        check.rule(out.is_aligned(16), rule, out.byte_range().start)?;
         let words = check.size("the number of words", w.len / CODES_PER_WORD)?;
         let scales = w.scale_pointers();
         let parameters = abi::DequantizeParameters::<ArgumentTypes<B>> {

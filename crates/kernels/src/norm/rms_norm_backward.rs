@@ -75,11 +75,8 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
         check.length("gamma", self.gamma, self.width)?;
         check.length("rstd", self.rstd, self.rows)?;
         let given = self.grad_out.len();
-        check.rule(
-            (1..=3).contains(&given),
-            "grad_out must have one to three gradients",
-            (given, 3),
-        )?;
+        let rule = "grad_out must have one to three gradients";
+        check.rule((1..=3).contains(&given), rule, given)?;
         for grad_out in self.grad_out {
             check.elements("grad_out", grad_out.len(), elements)?;
         }

@@ -64,11 +64,8 @@ impl<B: Copy> FetchStepParameters<B> {
         let check = Check(FETCH_STEP_PARAMETERS.name);
         let words = self.block.len();
         let whole = words > 0 && words.is_multiple_of(4);
-        check.rule(
-            whole,
-            "the parameters must be whole vectors of 16 bytes, at least one",
-            (words, 4),
-        )?;
+        let rule = "the words of the parameters must be a multiple of 4, not 0";
+        check.rule(whole, rule, words)?;
         check.length("ring", self.ring, Self::ring_words(words))?;
         check.length("taken", self.taken, 1)?;
         check.size("the words of the ring", self.ring.len())?;

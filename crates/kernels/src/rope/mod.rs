@@ -88,12 +88,12 @@ impl<B: Copy> Rope<'_, B> {
         let Self { tensors, cos, sin, token_positions, positions, seq, head_dim, .. } = self;
         let check = Check(ROPE.name);
         let (half, given) = (head_dim / 2, tensors.len());
-        check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
-        check.rule((1..=2).contains(&given), "rope takes one or two tensors", (given, 2))?;
+        check.rule(head_dim % 2 == 0, "head_dim must be even", head_dim)?;
+        check.rule((1..=2).contains(&given), "rope takes one or two tensors", given)?;
         for tensor in tensors {
             self.check_tensor(check, tensor)?;
         }
-        let tokens = self.batch * seq;
+        let tokens = check.product("batch × seq", &[self.batch, seq])?;
         let (start, token_positions, needed) = match token_positions {
             TokenPositions::Zero => (None, None, 1),
             TokenPositions::FromZero => (None, None, seq),
@@ -101,7 +101,7 @@ impl<B: Copy> Rope<'_, B> {
             TokenPositions::Each(positions) => (None, Some(positions), 1),
         };
         let enough = positions >= needed;
-        check.rule(enough, "the tables must have a row for each position", (positions, seq))?;
+        check.rule(enough, "the tables must have a row for each position", (positions, needed))?;
         let angles = check.product("positions × pairs", &[positions, half])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;
@@ -115,7 +115,7 @@ impl<B: Copy> Rope<'_, B> {
         let zero = matches!(self.token_positions, TokenPositions::Zero);
         let rows = if zero { 1 } else { positions };
         // A vector has at least one pair, so the number of vectors fits as well.
-        let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
+        let heads = tensors.iter().map(|tensor| tensor.heads).fold(0, usize::saturating_add);
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
         let vec4s = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
         let (first, second) = (tensors[0], tensors.get(1));

@@ -119,7 +119,7 @@ impl<B: Copy> Sample<B> {
         let Self { scores, tokens, sampled, .. } = self;
         let check = Check(SAMPLE_ADJUST.name);
         let vocab = check.at_most("vocab", logits.len(), MAX_VOCAB)?;
-        check.rule(vocab > 0, "the vocabulary must have at least one token", (logits.len(), 1))?;
+        check.rule(vocab > 0, "the vocabulary must have at least one token", logits.len())?;
         let count = sample_chunks(logits.len());
         check.length("seen", seen, logits.len())?;
         check.length("sampling", sampling, SamplingParameters::LEN)?;
@@ -178,7 +178,7 @@ impl<B: Copy> Sample<B> {
 pub struct MarkSeenTokens<B> {
     /// `[n]`, read.
     pub tokens: View<B, u32>,
-    /// `[vocab]`, written in part.
+    /// `[vocab]`, partly written.
     pub seen: View<B, u32>,
     /// `[1]`, read: the number of tokens to mark; all if `None`.
     pub count: Option<View<B, u32>>,

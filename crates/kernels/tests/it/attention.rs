@@ -5,7 +5,7 @@ use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
     AttentionShape, AttentionValues,
 };
-use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_kernels::{FoundSizes, KernelError, Launch, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
@@ -160,5 +160,10 @@ fn head_counts_that_do_not_divide_are_refused() {
     let shape = AttentionShape { batch: 1, seq: 2, heads: 3, kv_heads: 2, head_dim: 4 };
     let (q, k, scores) = (view(24), view(16), view(12));
     let launch = AttentionScores { q, k, scores, shape, scale: 1.0 }.launch();
-    assert!(matches!(launch, Err(KernelError::Shape { left: 3, right: 2, .. })), "{launch:?}");
+    let message = launch.as_ref().unwrap_err().to_string();
+    assert!(
+        message.ends_with("must be a multiple of kv_heads, not 0 (found 3 and 2)"),
+        "{message}"
+    );
+    assert!(matches!(launch, Err(KernelError::Shape { found: FoundSizes::Two(3, 2), .. })));
 }

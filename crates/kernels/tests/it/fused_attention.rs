@@ -2,10 +2,10 @@
 
 use half::{bf16, f16};
 use retrograph_kernels::ops::{
-    AttentionBackwardInputs, AttentionShape, DType, FusedAttention, FusedAttentionGradKv,
-    SplitMatrix,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, DType, FusedAttention,
+    FusedAttentionGradKv, FusedAttentionGradQ, SplitMatrix,
 };
-use retrograph_kernels::{KernelError, SmTarget, View};
+use retrograph_kernels::{FoundSizes, KernelError, SmTarget, View};
 
 use crate::bounds::within;
 use crate::fused_attention_case::{Case, FORMS, is_supported, shape};
@@ -345,8 +345,71 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         FusedAttentionGradKv { inputs, grads: view(len).into(), splits, rope: None }.launch()
     };
     assert!(grads(2, 64).is_ok());
-    assert!(matches!(grads(3, 96), Err(KernelError::Shape { left: 3, right: 2, .. })));
+    let refused = grads(3, 96);
+    assert!(matches!(refused, Err(KernelError::Shape { found: FoundSizes::Two(3, 2), .. })));
     assert!(matches!(grads(2, 32), Err(KernelError::Length { operand: "grads", .. })));
+}
+
+#[test]
+fn sizes_whose_product_overflows_are_refused() {
+    let view = View::<u64, f32>::new(4096, 0);
+    let tensor = view.into();
+    for sizes in [[usize::MAX / 2, 0, 4, 2, 8], [0, usize::MAX, 4, 2, 8], [1 << 31, 0, 0, 1, 8]] {
+        let shape = shape(sizes);
+        let forward = FusedAttention {
+            q: tensor,
+            k: tensor,
+            v: tensor,
+            out: view,
+            lse: view,
+            split_f16: None,
+            bounds: None,
+            shape,
+            scale: 0.5,
+        };
+        let inputs = AttentionBackwardInputs {
+            q: tensor,
+            k: tensor,
+            v: tensor,
+            grad_out: tensor,
+            lse_delta: view,
+            split_f16: None,
+            bounds: None,
+            shape,
+            scale: 0.5,
+        };
+        let preprocess = AttentionBackwardPreprocess {
+            out: tensor,
+            grad_out: tensor,
+            lse: view,
+            lse_delta: view,
+            shape,
+        };
+        let (output, rope) = (view.into(), None);
+        let launches = [
+            forward.launch(),
+            preprocess.launch(),
+            FusedAttentionGradQ { inputs, grad_q: output, rope }.launch(),
+            FusedAttentionGradKv { inputs, grads: output, splits: 2, rope }.launch(),
+        ];
+        let splits = shape.grad_kv_splits();
+        assert!(splits <= 2, "{sizes:?}: {splits}");
+        if sizes[2] == 0 {
+            continue;
+        }
+        for launch in launches {
+            let error = launch.unwrap_err();
+            let overflow = matches!(error, KernelError::Overflow { .. });
+            assert!(overflow || matches!(error, KernelError::TooLarge { .. }), "{error}");
+            assert_eq!(overflow, sizes[0] > 0, "{error}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "must not overflow")]
+fn a_log_sum_exp_that_overflows_panics() {
+    let _ = shape([usize::MAX / 4, 1, 8, 1, 8]).lse_delta_len();
 }
 
 #[test]

@@ -271,7 +271,7 @@ fn wrong_operands_are_refused() {
     let options = ([8, 8, 8], true, Rotation::Given);
     let mut case = |sizes| Case::new((&device, &mut data), sizes, options);
     let text = |case: &Case| case.launch(case.unwritten(&device)).unwrap_err().to_string();
-    assert!(text(&case([1, 4, 2, 1, 96, 8])).contains("head dimension"));
+    assert!(text(&case([1, 4, 2, 1, 96, 8])).contains("head_dim must be 64 or 128 (found 96)"));
     assert!(text(&case([1, 4, 3, 2, 64, 8])).contains("multiple of kv_heads"));
     assert!(text(&case([1, 4, 2, 1, 64, 0])).contains("contraction must not be empty"));
     assert!(text(&case([1, 4, 2, 1, 64, 12])).contains("multiple of 8"));

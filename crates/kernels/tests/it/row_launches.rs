@@ -6,7 +6,7 @@ use retrograph_kernels::ops::{
     GradNormPartials, LrSchedule, Mean, Output, ResidualAdd, RmsNorm, RmsNormBackward,
     RmsNormGammaReduce, Silu, SplitMatrix, SwiGluBackward, TensorView, grad_norm_partials_len,
 };
-use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
+use retrograph_kernels::{Access, Argument, Cell, FoundSizes, KernelError, Launch, SmTarget, View};
 
 type F32 = View<&'static str, f32>;
 type Gradient = TensorView<&'static str>;
@@ -94,7 +94,9 @@ fn norms_check_every_length() {
     assert!(matches!(launch, Err(KernelError::UnsupportedDType { .. })));
     for number in [0, 4] {
         let launch = rms_norm_backward(&grad_out[..number]).launch();
-        assert!(matches!(launch, Err(KernelError::Shape { left, .. }) if left == number));
+        assert!(
+            matches!(launch, Err(KernelError::Shape { found: FoundSizes::One(found), .. }) if found == number)
+        );
     }
     let reduce = RmsNormGammaReduce {
         partials: view("partials", 12),
@@ -206,7 +208,7 @@ fn lists_become_tables_of_chunks() {
     let partials = View::new("partials", grad_norm_partials_len(&[20_000, 0, 3]));
     assert_eq!(partials.len(), 3);
     let launch = GradNormPartials { tensors: &tensors, partials }.launch().unwrap();
-    assert_eq!(launch.dispatch(SmTarget::exact(90)).grid, [3, 1, 1]);
+    assert_eq!(launch.dispatch(SmTarget::arch_specific(90)).grid, [3, 1, 1]);
     let Argument::Table(cells) = &launch.arguments()[0] else { panic!("the first is a table") };
     let words = |first| {
         let word = |cell: &Cell<_>| match cell {
@@ -223,7 +225,7 @@ fn lists_become_tables_of_chunks() {
     let clip = ClipGrads { tensors: &tensors, scale }.launch().unwrap();
     assert_eq!(accesses(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
     let none = ClipGrads { tensors: &[], scale }.launch().unwrap();
-    assert!(none.dispatch(SmTarget::exact(90)).is_empty());
+    assert!(none.dispatch(SmTarget::arch_specific(90)).is_empty());
     let partials = View::new("partials", 2);
     assert_eq!(refused(GradNormPartials { tensors: &tensors, partials }.launch()), "partials");
 }
