@@ -164,8 +164,8 @@ mod tests {
                    ptxas info    : (C7519) warpgroup.arrive is injected in around line 3 by \
                    compiler to allow use of registers in GMMA in function 'b'\n\
                    ptxas info    : Compiling entry function 'a' for 'sm_90a'\n";
-        let [serialized, ignored] = &losses(log, SmTarget::exact(90), "i")[..] else {
-            panic!("{:?}", losses(log, SmTarget::exact(90), "i"))
+        let [serialized, ignored] = &losses(log, SmTarget::arch_specific(90), "i")[..] else {
+            panic!("{:?}", losses(log, SmTarget::arch_specific(90), "i"))
         };
         assert!(serialized.starts_with("`a` of image `i` for sm_90a: C7510: "), "{serialized}");
         assert!(serialized.contains("wgmma.mma_async instructions are serialized"), "{serialized}");
@@ -181,10 +181,10 @@ mod tests {
                    ptxas info    : Function properties for a\n    0 bytes stack frame, \
                    8 bytes spill stores, 12 bytes spill loads\nptxas info    : Used 40 registers, \
                    used 1 barriers, 1024 bytes smem\n";
-        let usages = parse_log(log, SmTarget::exact(90), "i").unwrap();
+        let usages = parse_log(log, SmTarget::arch_specific(90), "i").unwrap();
         let [usage] = &usages[..] else { panic!("{usages:?}") };
         assert_eq!((usage.registers, usage.shared_bytes, usage.spill_bytes), (40, 1024, 20));
         let without = "Compiling entry function 'a' for 'sm_90'\n";
-        assert!(parse_log(without, SmTarget::exact(90), "i").is_err());
+        assert!(parse_log(without, SmTarget::arch_specific(90), "i").is_err());
     }
 }

@@ -16,7 +16,7 @@
 //! let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
 //! let launch = fprop.launch()?;
 //!
-//! let target = SmTarget::exact(90);
+//! let target = SmTarget::arch_specific(90);
 //! let dispatch = launch.dispatch(target);
 //! let ptx = images::ptx(launch.kernel().image, target).unwrap();
 //! assert!(ptx.contains(dispatch.entry));

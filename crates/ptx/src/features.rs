@@ -7,10 +7,12 @@ use crate::target::{Reach, SmTarget};
 /// Sources: the "Target ISA Notes" of each instruction in the PTX ISA manual, and the table
 /// "Technical Specifications per Compute Capability" in the CUDA C++ programming guide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SmFeatures {
     /// Asynchronous copies from global to shared memory (`cp.async`).
     pub cp_async: bool,
-    /// Tensor cores for bf16 and tf32 (`mma.sync`), and conversion of f32 to bf16 (`cvt.bf16x2`).
+    /// Tensor cores for bf16 and tf32 (`mma.sync`), and conversion of two f32 to two bf16 or f16 at
+    /// a time (`cvt.rn.bf16x2.f32`, `cvt.rn.f16x2.f32`).
     pub bf16_mma: bool,
     /// Asynchronous tensor-core products of a warpgroup (`wgmma`).
     pub wgmma: bool,
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn wgmma_needs_the_architecture_specific_target() {
-        assert!(SmTarget::exact(90).features().wgmma);
+        assert!(SmTarget::arch_specific(90).features().wgmma);
         assert!(!SmTarget::portable(90).features().wgmma);
         assert!(!SmTarget::portable(100).features().wgmma);
     }

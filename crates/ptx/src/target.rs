@@ -76,7 +76,7 @@ impl SmTarget {
         Self::portable(80),
         Self::portable(86),
         Self::portable(89),
-        Self::exact(90),
+        Self::arch_specific(90),
         Self::portable(100),
         Self::portable(120),
     ];
@@ -87,7 +87,7 @@ impl SmTarget {
     }
 
     /// The target `sm_<number>a`, whose images run on no later device.
-    pub const fn exact(number: u32) -> Self {
+    pub const fn arch_specific(number: u32) -> Self {
         Self { number, reach: Reach::ArchSpecific }
     }
 
@@ -105,7 +105,7 @@ impl SmTarget {
     }
 
     /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`.
-    /// Exact targets run only on their device, family targets also on later devices of the same
+    /// Arch-specific targets run only on their device, family targets also on later devices of the same
     /// major number, others on every later device.
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
         self.require(ImageForm::Ptx, Self::of_device(major, minor)).is_ok()
@@ -168,7 +168,7 @@ const NEWEST_ISA: IsaVersion = IsaVersion::new(9, 0);
 struct Row {
     number: u32,
     forward: IsaVersion,
-    exact: Option<IsaVersion>,
+    arch_specific: Option<IsaVersion>,
     family: Option<IsaVersion>,
 }
 
@@ -176,7 +176,7 @@ impl Row {
     fn version(&self, reach: Reach) -> Option<IsaVersion> {
         match reach {
             Reach::Forward => Some(self.forward),
-            Reach::ArchSpecific => self.exact,
+            Reach::ArchSpecific => self.arch_specific,
             Reach::FamilySpecific => self.family,
         }
     }
@@ -192,11 +192,11 @@ const TARGETS: [Row; 31] = {
         IsaVersion::new(major, minor)
     }
     const fn plain(number: u32, least: (u32, u32)) -> Row {
-        Row { number, forward: version(least), exact: None, family: None }
+        Row { number, forward: version(least), arch_specific: None, family: None }
     }
     const fn all(number: u32, least: (u32, u32), family: (u32, u32)) -> Row {
         let (forward, family) = (version(least), Some(version(family)));
-        Row { number, forward, exact: Some(forward), family }
+        Row { number, forward, arch_specific: Some(forward), family }
     }
     [
         plain(10, (1, 0)),
@@ -223,7 +223,7 @@ const TARGETS: [Row; 31] = {
         plain(87, (7, 4)),
         plain(88, (7, 3)),
         plain(89, (7, 8)),
-        Row { exact: Some(version((8, 0))), ..plain(90, (7, 8)) },
+        Row { arch_specific: Some(version((8, 0))), ..plain(90, (7, 8)) },
         all(100, (8, 6), (8, 8)),
         all(101, (8, 6), (8, 8)),
         all(103, (8, 8), (8, 8)),
@@ -316,18 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn portable_images_run_on_later_devices_and_exact_ones_do_not() {
+    fn portable_images_run_on_later_devices_and_arch_specific_ones_do_not() {
         assert!(SmTarget::portable(80).runs_on(9, 0));
         assert!(!SmTarget::portable(90).runs_on(8, 9));
-        let exact: SmTarget = "sm_90a".parse().unwrap();
-        assert!(exact.runs_on(9, 0) && !exact.runs_on(10, 0));
-        assert_eq!(exact.to_string(), "sm_90a");
+        let arch_specific: SmTarget = "sm_90a".parse().unwrap();
+        assert!(arch_specific.runs_on(9, 0) && !arch_specific.runs_on(10, 0));
+        assert_eq!(arch_specific.to_string(), "sm_90a");
     }
 
     #[test]
     fn a_device_gets_the_newest_target_that_runs_on_it() {
         assert_eq!(SmTarget::for_device(8, 7), Some(SmTarget::portable(86)));
-        assert_eq!(SmTarget::for_device(9, 0), Some(SmTarget::exact(90)));
+        assert_eq!(SmTarget::for_device(9, 0), Some(SmTarget::arch_specific(90)));
         assert_eq!(SmTarget::for_device(10, 3), Some(SmTarget::portable(100)));
         assert_eq!(SmTarget::for_device(12, 1), Some(SmTarget::portable(120)));
         assert_eq!(SmTarget::for_device(7, 0), None);
@@ -336,8 +336,8 @@ mod tests {
     #[test]
     fn a_generated_target_is_found_with_or_without_its_letter() {
         let meant = |name: &str| name.parse::<SmTarget>().unwrap().generated();
-        assert_eq!(meant("sm_90"), Some(SmTarget::exact(90)));
-        assert_eq!(meant("sm_90a"), Some(SmTarget::exact(90)));
+        assert_eq!(meant("sm_90"), Some(SmTarget::arch_specific(90)));
+        assert_eq!(meant("sm_90a"), Some(SmTarget::arch_specific(90)));
         assert_eq!(meant("sm_80"), Some(SmTarget::portable(80)));
         assert_eq!((meant("sm_80a"), meant("sm_87")), (None, None));
     }

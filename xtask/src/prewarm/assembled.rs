@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn assembled(hash: &str) -> Assembled {
-        let key = ("gemm".to_owned(), SmTarget::exact(90));
+        let key = ("gemm".to_owned(), SmTarget::arch_specific(90));
         Assembled { hashes: [(key, hash.to_owned())].into() }
     }
 
@@ -111,9 +111,9 @@ mod tests {
 
     #[test]
     fn only_an_image_with_the_same_text_for_the_same_target_is_the_same() {
-        let module = retrograph_kernels_ptx::images(SmTarget::exact(80)).remove(0).1;
+        let module = retrograph_kernels_ptx::images(SmTarget::arch_specific(80)).remove(0).1;
         let job = |target| Job::new(target, "image", module.clone());
-        let jobs = [job(SmTarget::exact(80)), job(SmTarget::exact(86))];
+        let jobs = [job(SmTarget::arch_specific(80)), job(SmTarget::arch_specific(86))];
         let coverage = Coverage::default();
         let committed = Assembled::of(&jobs[..1], &coverage);
         let now = Assembled::of(&jobs, &coverage);

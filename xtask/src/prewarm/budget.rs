@@ -115,7 +115,7 @@ mod tests {
 
     fn row(entry: &str, registers: u32, blocks: u32) -> Row {
         let usage = Usage {
-            target: SmTarget::exact(90),
+            target: SmTarget::arch_specific(90),
             image: "image".to_owned(),
             entry: entry.to_owned(),
             registers,

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_entry_point_that_is_missing_from_the_warm_set_is_caught() {
-        let target = SmTarget::exact(90);
+        let target = SmTarget::arch_specific(90);
         let jobs = jobs(&[target]);
         let mut coverage = Coverage::default();
         coverage.add(&FORGETFUL, &jobs);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_image_that_lacks_an_entry_point_is_caught() {
-        let target = SmTarget::exact(90);
+        let target = SmTarget::arch_specific(90);
         let jobs = jobs(&[target]);
         let with = |name: &'static str| Kernel {
             name: "k",

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn on_90(threads: u32, registers: u32, shared_bytes: u32) -> u32 {
-        blocks(SmTarget::exact(90), Block { threads, registers, shared_bytes })
+        blocks(SmTarget::arch_specific(90), Block { threads, registers, shared_bytes })
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn occupancy_is_a_share_of_the_threads() {
-        let target = SmTarget::exact(90);
+        let target = SmTarget::arch_specific(90);
         assert_eq!(percent(target, 2, 1024), 100);
         assert_eq!(percent(target, 1, 250), 12);
     }

@@ -215,7 +215,7 @@ mod tests {
         let lora = LoraConfig::new(4, 8.0);
         let layers = |text: &str| Mode::Lora(LoraConfig { layers: text.parse().unwrap(), ..lora });
         let sizes = sizes(1000);
-        let target = retrograph_kernels::SmTarget::exact(90);
+        let target = retrograph_kernels::SmTarget::arch_specific(90);
         for mode in [Mode::Frozen, Mode::Lora(lora), layers("0-27"), layers("3")] {
             let config = InferenceConfig { mode, ..config() };
             let required = sizes.requirements(&config).unwrap().entries(target);

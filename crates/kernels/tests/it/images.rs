@@ -56,7 +56,7 @@ fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
 #[test]
 fn no_launch_has_more_threads_than_its_entry_allows() {
     let sizes = [1, 33, 128, 200, 1500, 40_000];
-    let target = SmTarget::exact(90);
+    let target = SmTarget::arch_specific(90);
     let problems = Problem::samples(&sizes);
     let modules: BTreeMap<_, _> =
         images::names().map(|image| (image, signatures(image, target))).collect();
@@ -94,14 +94,14 @@ fn digests_match_the_texts() {
         assert_eq!(images::digest(image, target), Some(expected), "{image} for {target}");
         assert!(images::is_unpacked(image, target), "{image} for {target}");
     }
-    assert_eq!(images::digest("no such image", SmTarget::exact(90)), None);
+    assert_eq!(images::digest("no such image", SmTarget::arch_specific(90)), None);
 }
 
 #[test]
 fn an_image_cut_to_an_entry_has_this_entry_and_all_declarations() {
     use sha2::{Digest, Sha256};
 
-    let target = SmTarget::exact(90);
+    let target = SmTarget::arch_specific(90);
     for image in images::names() {
         let whole = parse(images::ptx(image, target).unwrap()).unwrap();
         for entry in &whole.entries {
@@ -116,12 +116,15 @@ fn an_image_cut_to_an_entry_has_this_entry_and_all_declarations() {
         }
     }
     assert_eq!(images::entry_ptx("softmax", "mean", target), None);
-    assert_eq!(images::entry_ptx("softmax", "softmax_warp_per_row", SmTarget::exact(70)), None);
+    assert_eq!(
+        images::entry_ptx("softmax", "softmax_warp_per_row", SmTarget::arch_specific(70)),
+        None
+    );
 }
 
 #[test]
 fn targets_that_are_not_generated_have_no_image() {
     assert!(images::ptx("softmax", SmTarget::portable(90)).is_none());
     assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
-    assert!(images::ptx("no such image", SmTarget::exact(90)).is_none());
+    assert!(images::ptx("no such image", SmTarget::arch_specific(90)).is_none());
 }

@@ -172,7 +172,7 @@ fn entries_wait_before_undeclared_accesses() {
 #[test]
 fn violations_are_found() {
     let target = images::names().find(|image| *image == "gemv_bf16").unwrap();
-    let text = images::ptx(target, SmTarget::exact(90)).unwrap();
+    let text = images::ptx(target, SmTarget::arch_specific(90)).unwrap();
     let module = parse(text).unwrap();
     assert!(module.entries.iter().all(|entry| check("gemv_bf16", entry).is_ok()));
     // No declarations apply to an image of another name.

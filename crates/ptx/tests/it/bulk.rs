@@ -66,7 +66,7 @@ fn pipeline() -> Entry {
 
 #[test]
 fn a_pipeline_of_bulk_copies_is_valid_ptx() {
-    let module = ModuleBuilder::new(SmTarget::exact(90)).entry(pipeline()).build();
+    let module = ModuleBuilder::new(SmTarget::arch_specific(90)).entry(pipeline()).build();
     let text = module.to_string();
     assert_eq!(parse(&text).as_ref(), Ok(&module), "{text}");
     ptxas::must_assemble(&text, "sm_90a");

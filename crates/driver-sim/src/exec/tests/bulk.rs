@@ -40,7 +40,7 @@ fn entry(describe: impl for<'k> FnOnce(&Kernel<'k>, Given<'k>)) -> Program {
         let (full, empty) = (k.shared::<u64>("full", 4), k.shared::<u64>("empty", 4));
         describe(k, Given { from, to, source, target, tiles, full, empty });
     });
-    let module = ModuleBuilder::new(SmTarget::exact(90)).entry(entry).build();
+    let module = ModuleBuilder::new(SmTarget::arch_specific(90)).entry(entry).build();
     Program::decode(&module, "k", &|_| None).unwrap_or_else(|error| panic!("{error}\n{module}"))
 }
 

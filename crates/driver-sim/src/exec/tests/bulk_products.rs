@@ -76,7 +76,7 @@ fn product(element: HalfType, location: Location, (adds, waits): (bool, bool)) -
             to.store(place, sum.get());
         }
     });
-    let module = ModuleBuilder::new(SmTarget::exact(90)).entry(entry).build();
+    let module = ModuleBuilder::new(SmTarget::arch_specific(90)).entry(entry).build();
     Program::decode(&module, "product", &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -4,7 +4,7 @@ use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, NT_SPLIT, TN};
 
 use super::*;
 
-const TARGET: SmTarget = SmTarget::exact(90);
+const TARGET: SmTarget = SmTarget::arch_specific(90);
 
 fn problem([m, n, k, planes]: [u32; 4]) -> GemmProblem {
     GemmProblem { m, n, k, planes, ..GemmProblem::default() }
