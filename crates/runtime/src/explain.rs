@@ -5,7 +5,7 @@ use std::fmt;
 
 use retrograph_driver::profile::printable;
 
-use crate::pass::{BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, Pass};
+use crate::pass::{BufferAccess, BufferKind, Edges, MemoryPlan, Operation, Pass};
 
 /// Displays a pass: one line per operation and per buffer, and totals.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<'a> Explanation<'a> {
         let width = names.max().unwrap_or(0).max("operation".len());
         writeln!(f, "{:>6}  {:width$}  {:<14}  accesses", "#", "operation", "waits for")?;
         for (at, operation) in self.pass.operations().iter().enumerate() {
-            let edges = self.edges.into_operation(OpId(at as u32));
+            let edges = self.edges.into_operation(self.edges.operation(at));
             let waits: Vec<_> = edges.iter().map(|edge| edge.from.to_string()).collect();
             let (name, waits) = (printable(operation.name()), shortened(&waits));
             write!(f, "{at:>6}  {name:width$}  {waits:<14}  ")?;

@@ -66,7 +66,7 @@ impl Pass {
             let (kind, accesses) = (OperationKind::FetchStepParameters, Vec::new());
             let name = format!("controls/{}", FETCH_STEP_PARAMETERS.name);
             self.operations.push(Operation { name, kind, accesses, pdl: false });
-            OpId(self.operations.len() as u32 - 1)
+            OpId::new(self.id, self.operations.len() - 1)
         });
         self.operations[at.index()].accesses.push(control);
     }

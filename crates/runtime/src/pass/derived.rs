@@ -34,7 +34,8 @@ impl Pass {
     /// The dependencies between operations with this memory plan: transients that share bytes order
     /// operations like any other use of the same bytes.
     pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
-        infer(self.operations.iter().map(Operation::accesses), |range| plan.location(range)).0
+        let accesses = self.operations.iter().map(Operation::accesses);
+        infer(self.id, accesses, |range| plan.location(range)).0
     }
 
     /// The number of operations on the longest path of [`Pass::edges`].

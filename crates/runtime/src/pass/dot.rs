@@ -12,7 +12,7 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     let steps: HashSet<(OpId, OpId)> = path.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let mut dot = format!("digraph \"{}\" {{\n  node [shape=box];\n", escaped(pass.name()));
     for (at, operation) in pass.operations().iter().enumerate() {
-        let color = if on_path.contains(&OpId(at as u32)) { ", color=red" } else { "" };
+        let color = if on_path.contains(&edges.operation(at)) { ", color=red" } else { "" };
         let label = escaped(operation.name());
         let fill = match operation.collective_bytes() {
             Some(_) => ", style=filled, fillcolor=\"#d9c7f5\"",
@@ -22,7 +22,13 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     }
     for edge in edges.iter() {
         let red = steps.contains(&(edge.from, edge.to));
-        let _ = writeln!(dot, "  n{} -> n{} [{}];", edge.from.0, edge.to.0, style(edge, red));
+        let _ = writeln!(
+            dot,
+            "  n{} -> n{} [{}];",
+            edge.from.index(),
+            edge.to.index(),
+            style(edge, red)
+        );
     }
     dot.push_str("}\n");
     dot

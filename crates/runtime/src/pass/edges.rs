@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::access::BufferAccess;
 use super::ancestors::Ancestors;
+use super::buffer::PassId;
 use super::location::{Location, Space};
 use super::operation::OpId;
 
@@ -37,6 +38,7 @@ pub struct Edge {
 /// The edges of a pass, transitively reduced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
+    pass: PassId,
     incoming: Vec<Vec<Edge>>,
     /// The level of each operation: the length of the longest path that ends there.
     levels: Vec<u32>,
@@ -54,7 +56,7 @@ impl Edges {
     /// If there is none.
     pub fn operation(&self, at: usize) -> OpId {
         assert!(at < self.operations(), "there is no operation {at}");
-        OpId(at as u32)
+        OpId::new(self.pass, at)
     }
 
     /// Number of edges.
@@ -68,7 +70,11 @@ impl Edges {
     }
 
     /// The edges that end at `operation`.
+    ///
+    /// # Panics
+    /// If the operation belongs to another pass.
     pub fn into_operation(&self, operation: OpId) -> &[Edge] {
+        assert_eq!(operation.pass, self.pass, "operation {operation} belongs to another pass");
         &self.incoming[operation.index()]
     }
 
@@ -86,7 +92,8 @@ impl Edges {
     /// path to the end come first.
     pub(crate) fn by_level(&self) -> Vec<OpId> {
         let remaining = self.remaining();
-        let mut order: Vec<OpId> = (0..self.operations()).map(|at| OpId(at as u32)).collect();
+        let all = 0..self.operations();
+        let mut order: Vec<OpId> = all.map(|at| OpId::new(self.pass, at)).collect();
         let reverse = std::cmp::Reverse;
         order.sort_by_key(|at| {
             (self.levels[at.index()], reverse(remaining[at.index()]), at.index())
@@ -122,7 +129,7 @@ impl Edges {
     /// The operations of one longest path, in order.
     pub fn longest_path(&self) -> Vec<OpId> {
         let end = (0..self.levels.len()).max_by_key(|&at| (self.levels[at], usize::MAX - at));
-        let mut path: Vec<OpId> = end.map(|at| OpId(at as u32)).into_iter().collect();
+        let mut path: Vec<OpId> = end.map(|at| OpId::new(self.pass, at)).into_iter().collect();
         while let Some(&last) = path.last() {
             let edges = self.into_operation(last);
             match edges.iter().max_by_key(|edge| self.levels[edge.from.index()]) {
@@ -135,9 +142,10 @@ impl Edges {
     }
 }
 
-/// Infers the edges between operations with these accesses, located by `location`, and the ancestor
-/// relation.
+/// Infers the edges between operations of `pass` with these accesses, located by `location`, and
+/// the ancestor relation.
 pub(crate) fn infer<'a, O>(
+    pass: PassId,
     operations: O,
     location: impl Fn(&BufferAccess) -> Location,
 ) -> (Edges, Ancestors)
@@ -145,11 +153,11 @@ where
     O: ExactSizeIterator<Item = &'a [BufferAccess]>,
 {
     let mut ancestors = Ancestors::new(operations.len());
-    let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
+    let mut edges = Edges { pass, incoming: Vec::new(), levels: Vec::new() };
     let mut spaces: HashMap<Space, Segments> = HashMap::new();
     let mut found = Vec::new();
     for (at, accesses) in operations.enumerate() {
-        let id = OpId(at as u32);
+        let id = OpId::new(pass, at);
         for range in accesses {
             let location = location(range);
             let segments = spaces.entry(location.space).or_default();
@@ -266,12 +274,13 @@ mod tests {
     use super::*;
 
     fn edges(pairs: &[(u32, u32)], operations: u32) -> Edges {
-        let mut edges = Edges { incoming: Vec::new(), levels: Vec::new() };
+        let pass = PassId::fresh();
+        let mut edges = Edges { pass, incoming: Vec::new(), levels: Vec::new() };
         for to in 0..operations {
             let into = pairs.iter().filter(|pair| pair.1 == to);
             let edge = |pair: &(u32, u32)| Edge {
-                from: OpId(pair.0),
-                to: OpId(to),
+                from: OpId::new(pass, pair.0 as usize),
+                to: OpId::new(pass, to as usize),
                 hazard: Hazard::ReadAfterWrite,
             };
             edges.push(into.map(edge).collect());
@@ -283,7 +292,8 @@ mod tests {
     fn levels_come_in_order_and_in_each_the_longest_path_first() {
         // Two branches after operation 0: 1, and 2, 3, 4; both end in 5.
         let edges = edges(&[(0, 1), (0, 2), (2, 3), (3, 4), (1, 5), (4, 5)], 6);
-        assert_eq!(edges.by_level(), [0, 2, 1, 3, 4, 5].map(OpId));
+        let order: Vec<_> = edges.by_level().into_iter().map(OpId::index).collect();
+        assert_eq!(order, [0, 2, 1, 3, 4, 5]);
     }
 
     #[test]

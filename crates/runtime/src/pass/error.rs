@@ -79,6 +79,15 @@ pub enum PassError {
         bytes: Range<usize>,
     },
 
+    /// An operation is named that another pass returned.
+    #[error("operation {operation} belongs to another pass; name an operation of `{pass}`")]
+    OtherPass {
+        /// The operation.
+        operation: OpId,
+        /// The pass that refuses it.
+        pass: String,
+    },
+
     /// An operation would wait for an operation that is not before it.
     #[error("operation {later} cannot wait for {first}, which is not an operation before it")]
     NotInOrder {

@@ -110,6 +110,10 @@ impl Pass {
         }
     }
 
+    pub(crate) fn id(&self) -> PassId {
+        self.id
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
@@ -184,27 +188,26 @@ impl Pass {
     /// memory and before it exits.
     ///
     /// # Errors
-    /// [`PassError::NotCustom`].
+    /// [`PassError::NotCustom`], or [`PassError::OtherPass`].
     pub unsafe fn enable_pdl(&mut self, operation: OpId) -> Result<(), PassError> {
-        match self.operations.get_mut(operation.index()) {
-            Some(found) if matches!(found.kind, OperationKind::Custom(_)) => {
-                found.pdl = true;
-                Ok(())
-            }
-            found => {
-                let operation = found.map_or_else(String::new, |found| found.name.clone());
-                Err(PassError::NotCustom { operation })
-            }
+        self.check_owns(operation)?;
+        let found = &mut self.operations[operation.index()];
+        if !matches!(found.kind, OperationKind::Custom(_)) {
+            return Err(PassError::NotCustom { operation: found.name.clone() });
         }
+        found.pdl = true;
+        Ok(())
     }
 
     /// Lets `later` wait for `first`, although they share no bytes: for example, so that operations
     /// that wait for `first` run concurrently with `later`.
     ///
     /// # Errors
-    /// [`PassError::NotInOrder`] if `first` is not before `later`.
+    /// [`PassError::NotInOrder`] if `first` is not before `later`, or [`PassError::OtherPass`].
     pub fn order(&mut self, first: OpId, later: OpId) -> Result<(), PassError> {
-        if first >= later || later.index() >= self.operations.len() {
+        self.check_owns(first)?;
+        self.check_owns(later)?;
+        if first >= later {
             return Err(PassError::NotInOrder { first, later });
         }
         // The buffer stores no data; it only orders the two operations.
@@ -239,6 +242,14 @@ impl Pass {
         self.append(OperationKind::Library(gemm.call()?))
     }
 
+    /// Checks that `operation` is one of this pass. Operations are never removed.
+    fn check_owns(&self, operation: OpId) -> Result<(), PassError> {
+        if operation.pass == self.id {
+            return Ok(());
+        }
+        Err(PassError::OtherPass { operation, pass: self.name.clone() })
+    }
+
     /// Checks and appends an operation; every operation enters the pass here.
     fn append(&mut self, kind: OperationKind) -> Result<OpId, PassError> {
         let operation = self.checked(kind)?;
@@ -247,7 +258,7 @@ impl Pass {
                 self.initialized[range.buffer.index()].insert(range.bytes.clone());
             }
         }
-        let id = OpId(self.operations.len() as u32);
+        let id = OpId::new(self.id, self.operations.len());
         self.operations.push(operation);
         Ok(id)
     }

@@ -7,23 +7,37 @@ use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Argument, Launch, SmTarget};
 
 use super::access::BufferAccess;
-use super::buffer::BufferId;
+use super::buffer::{BufferId, PassId};
 use super::library::LibraryCall;
 
 /// An operation of one pass: its position in the order of execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpId(pub(crate) u32);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId {
+    pub(crate) pass: PassId,
+    index: u32,
+}
 
 impl OpId {
+    /// The operation of `pass` at a position.
+    pub(crate) fn new(pass: PassId, index: usize) -> Self {
+        Self { pass, index: index as u32 }
+    }
+
     /// Position in the order of execution.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.index as usize
+    }
+}
+
+impl fmt::Debug for OpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}", self.index)
     }
 }
 
 impl fmt::Display for OpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
+        write!(f, "#{}", self.index)
     }
 }
 

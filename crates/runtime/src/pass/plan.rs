@@ -57,8 +57,7 @@ pub struct MemoryPlan {
 impl MemoryPlan {
     pub(super) fn new(pass: &Pass, reuse: Reuse) -> Self {
         let lifetimes = lifetimes(pass);
-        let ordered =
-            (reuse == Reuse::WhenOrdered).then(|| Order::new(&pass.operations, &lifetimes));
+        let ordered = (reuse == Reuse::WhenOrdered).then(|| Order::new(pass, &lifetimes));
         let conflict = |one: usize, other: usize| match reuse {
             Reuse::Never => true,
             Reuse::Full => lifetimes[one].overlaps(&lifetimes[other]),
@@ -129,9 +128,9 @@ struct Ends {
 }
 
 impl Order {
-    fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
-        let accesses = operations.iter().map(Operation::accesses);
-        let (_, ancestors) = super::infer(accesses, Location::unshared);
+    fn new(pass: &Pass, lifetimes: &[Lifetime]) -> Self {
+        let accesses = pass.operations.iter().map(Operation::accesses);
+        let (_, ancestors) = super::infer(pass.id, accesses, Location::unshared);
         Self(lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect())
     }
 

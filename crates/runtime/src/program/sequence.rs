@@ -103,12 +103,12 @@ impl Sequence {
             if operation.kind == OperationKind::FetchStepParameters {
                 fetches_parameters = Some(steps.len());
             }
-            let at = OpId(at as u32);
+            let at = OpId::new(pass.id(), at);
             steps.push(Step { operation: at, name, command, pdl });
             active.push(operation);
         }
         let accesses = active.iter().map(|operation| operation.accesses());
-        let (edges, ancestors) = infer(accesses, |range| memory.plan().location(range));
+        let (edges, ancestors) = infer(pass.id(), accesses, |range| memory.plan().location(range));
         let collectives = Collectives::of(&active, &ancestors);
         let skipped = pass.operations().len() - steps.len();
         Ok(Self { steps, edges, skipped, fetches_parameters, collectives, relocations })
@@ -140,7 +140,7 @@ impl Sequence {
                 (Command::Copy { target, .. } | Command::Fill { target, .. }, Slot::Target) => {
                     *target = address;
                 }
-                _ => unreachable!("links are made from the operations that commands do"),
+                _ => unreachable!("relocations are made from the commands that they patch"),
             }
         }
         (relocations.iter().map(|relocation| relocation.location.0).collect(), outcome)

@@ -206,4 +206,10 @@ fn only_custom_launches_can_enable_pdl() {
     // SAFETY: refused, since an option decides for the kernels of the workspace.
     let error = unsafe { pass.enable_pdl(silu) }.unwrap_err();
     assert!(matches!(&error, PassError::NotCustom { operation } if operation == "silu"), "{error}");
+    let mut other = Pass::new("other");
+    let x = other.external::<f32>("x", LEN);
+    let theirs = scale(&mut other, x, 1.0);
+    // SAFETY: refused, since the operation belongs to another pass.
+    let error = unsafe { pass.enable_pdl(theirs) }.unwrap_err();
+    assert_eq!(error, PassError::OtherPass { operation: theirs, pass: "pdl".to_owned() });
 }
