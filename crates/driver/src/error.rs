@@ -1,5 +1,7 @@
 //! Errors of the driver crate: what failed, on what, why, and what to do.
 
+use std::ops::Range;
+
 use crate::call::CallError;
 use crate::capture::CaptureInvalidation;
 use crate::version::DriverVersion;
@@ -94,13 +96,13 @@ pub enum Error {
     StreamRetired,
     /// The device has too little memory for an allocation.
     #[error(
-        "cannot allocate {requested} bytes: {free} of {total} bytes are free on the device; use a \
-         smaller batch or model, or free other memory"
+        "cannot allocate {requested} bytes: {free} of {total} bytes are free on the device; free \
+         other memory, or allocate less"
     )]
     OutOfMemory {
         /// The requested bytes.
         requested: usize,
-        /// Free device bytes at that moment.
+        /// Free device bytes when the allocation failed.
         free: usize,
         /// Total device bytes.
         total: usize,
@@ -141,6 +143,16 @@ pub enum Error {
         /// The given length.
         found: usize,
     },
+    /// A range of elements is outside the buffer.
+    #[error("{what}: the range {range:?} is outside the buffer, which has {len} elements")]
+    OutsideBuffer {
+        /// The operation.
+        what: &'static str,
+        /// The range.
+        range: Range<usize>,
+        /// Elements of the buffer.
+        len: usize,
+    },
     /// Two objects of different contexts were used together.
     #[error("{what} belongs to another context")]
     WrongContext {
@@ -155,23 +167,41 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
-    /// The arguments of a launch do not fit the parameters of the function.
-    #[error(
-        "`{function}`: argument {index} has {found:?} bytes, but the function expects {expected:?} \
-         (None: there is no such argument or parameter)"
-    )]
+    /// An argument of a launch has another size than the parameter of the function.
+    #[error("`{function}`: argument {index} has {found} bytes, but the parameter has {expected}")]
     ArgumentMismatch {
         /// The entry point.
         function: String,
         /// Position of the argument, from 0.
         index: usize,
         /// Bytes of the function's parameter.
-        expected: Option<usize>,
+        expected: usize,
         /// Bytes of the given argument.
-        found: Option<usize>,
+        found: usize,
+    },
+    /// A launch has fewer arguments than the function has parameters.
+    #[error("`{function}`: argument {index} is missing; its parameter has {expected} bytes")]
+    MissingArgument {
+        /// The entry point.
+        function: String,
+        /// Position of the missing argument, from 0.
+        index: usize,
+        /// Bytes of the function's parameter.
+        expected: usize,
+    },
+    /// A launch has more arguments than the function has parameters.
+    #[error("`{function}` has {parameters} parameters; remove the arguments after them")]
+    ExtraArgument {
+        /// The entry point.
+        function: String,
+        /// Number of parameters.
+        parameters: usize,
     },
     /// A node belongs to another graph.
-    #[error("the node belongs to another graph")]
+    #[error(
+        "the node belongs to another graph; use a node of this graph or, for an executable graph, \
+         of the graph that it was instantiated from"
+    )]
     WrongGraph,
     /// A graph allocates or frees memory when it runs, which must be allowed explicitly.
     #[error(
@@ -189,28 +219,30 @@ pub enum Error {
         reason: String,
     },
     /// A library that an operation needs was not found.
-    #[error("{library} was not found ({tried}); install it, or give its path")]
+    #[error("{library} was not found ({tried}); {advice}")]
     NoLibrary {
         /// The library.
         library: &'static str,
         /// The tried names and the reasons.
         tried: String,
+        /// How to get the library.
+        advice: &'static str,
     },
-    /// A library that an operation needs was not found, or cannot be used.
+    /// A library that an operation needs was found, but cannot be used.
     #[error("{reason}")]
     UnusableLibrary {
         /// Why, and what to do.
         reason: String,
     },
     /// A function of a library failed.
-    #[error("{call} returned {status} ({name})")]
+    #[error("{call} returned {status} ({message})")]
     Library {
         /// The function.
         call: &'static str,
         /// The code.
         status: i32,
         /// The meaning of the code, and the message of the library.
-        name: std::borrow::Cow<'static, str>,
+        message: std::borrow::Cow<'static, str>,
     },
     /// A file could not be written.
     #[error("{path} could not be written: {reason}")]

@@ -161,14 +161,16 @@ impl KernelLaunch<'_> {
         let Some(expected) = self.function.parameter_sizes() else { return Ok(()) };
         let found = self.arguments.sizes();
         let different = |index: &usize| expected.get(*index) != found.get(*index);
-        match (0..expected.len().max(found.len())).find(different) {
-            None => Ok(()),
-            Some(index) => Err(Error::ArgumentMismatch {
-                function: self.function.name().to_owned(),
-                index,
-                expected: expected.get(index).copied(),
-                found: found.get(index).copied(),
-            }),
-        }
+        let Some(index) = (0..expected.len().max(found.len())).find(different) else {
+            return Ok(());
+        };
+        let (function, parameters) = (self.function.name().to_owned(), expected.len());
+        Err(match (expected.get(index), found.get(index)) {
+            (Some(&expected), Some(&found)) => {
+                Error::ArgumentMismatch { function, index, expected, found }
+            }
+            (Some(&expected), None) => Error::MissingArgument { function, index, expected },
+            (None, _) => Error::ExtraArgument { function, parameters },
+        })
     }
 }

@@ -63,8 +63,9 @@
 //!
 //! # Rules
 //!
-//! - Errors carry the failing call, its code and a remedy. Nothing is retried silently, except
-//!   instantiating a graph once more after freeing the driver's cached graph memory.
+//! - Errors say what failed and what to do; those of driver calls carry the call and its code.
+//! - Nothing is retried silently, except instantiating a graph once more after freeing the driver's
+//!   cached graph memory. Failed releases are retried, which is logged.
 //! - Streams are non-blocking, and copies are ordered on the given stream.
 //! - Enqueueing unchecked work is `unsafe` and documents its conditions; everything else is safe.
 //! - Objects can be used from any thread; a capture stays on the thread that began it.

@@ -1,8 +1,9 @@
 //! Releases of driver objects: exactly once, and never during a capture.
 //!
 //! An object that is dropped while a capture is in progress is queued on its context, and released
-//! after the last capture has ended (see [`CaptureLock`]). A failed release stays queued and is
-//! retried after later releases, and a last time when the context ends.
+//! after the last capture has ended (see [`CaptureLock`]). A failed release is queued again and
+//! retried after later releases and when the context ends. After four attempts the object is leaked
+//! and an error is logged.
 //!
 //! A release waits for the work that uses the object, and releases nothing if that wait fails.
 

@@ -19,7 +19,6 @@
 //! - [`ncclResult_t`] and the enumerations are integers with constants, so that unknown values of a
 //!   newer NCCL are preserved.
 //! - Streams are [`CUstream`]: `cudaStream_t` is the same type.
-//!
 //! - Functions of newer versions are `Option`.
 //!
 //! Not included: safe wrappers (see the crate `retrograph-runtime`), point-to-point calls, the

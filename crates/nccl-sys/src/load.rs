@@ -58,6 +58,17 @@ pub enum LoadError {
     },
 }
 
+impl LoadError {
+    /// The names that were tried, each with the error of the dynamic loader. Empty if a library was
+    /// opened.
+    pub fn tried(&self) -> String {
+        match self {
+            Self::NotFound { tried } => tried_names(tried),
+            _ => String::new(),
+        }
+    }
+}
+
 fn tried_names(tried: &[(String, String)]) -> String {
     let texts = tried.iter().map(|(name, reason)| match reason.contains(name.as_str()) {
         true => reason.clone(),

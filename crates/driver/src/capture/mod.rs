@@ -10,7 +10,7 @@
 //! let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
 //!     capturing.at("clear the gradients");
 //!     capturing.keep(buffer.owner());
-//!     // SAFETY: the range lies in the buffer, which the graph keeps alive.
+//!     // SAFETY: the range is in the buffer, which the graph keeps alive.
 //!     unsafe { capturing.stream().memset_d32(buffer.address(), 0, 1024) }
 //! })?;
 //! let mut exec = graph.instantiate()?;

@@ -48,7 +48,7 @@ impl Stream {
     /// let first = graph.add_empty(&[])?;
     /// let graph = stream.capture_into(graph, &[first], CaptureMode::ThreadLocal, |capturing| {
     ///     capturing.keep(word.owner());
-    ///     // SAFETY: the range lies in the buffer, which the graph keeps alive.
+    ///     // SAFETY: the range is in the buffer, which the graph keeps alive.
     ///     unsafe { capturing.stream().memset_d32(word.address(), 7, 1) }
     /// })?;
     /// assert_eq!(graph.edges()?.len(), 1);

@@ -12,7 +12,7 @@
 //!
 //! let mut graph = Graph::new(&context)?;
 //! let fill = MemsetParams { dst: buffer.address(), value: 7, words: 4 };
-//! // SAFETY: the range lies in the buffer, which the graph keeps alive.
+//! // SAFETY: the range is in the buffer, which the graph keeps alive.
 //! unsafe { graph.add_memset(&fill, &[]) }?;
 //! graph.keep(buffer.owner());
 //!

@@ -24,7 +24,7 @@ impl Graph {
     /// let buffer = DeviceBuffer::<u32>::zeroed(&context, 64)?;
     /// let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
     ///     capturing.keep(buffer.owner());
-    ///     // SAFETY: the range lies in the buffer, which the graph keeps alive.
+    ///     // SAFETY: the range is in the buffer, which the graph keeps alive.
     ///     unsafe { capturing.stream().memset_d32(buffer.address(), 1, 64) }
     /// })?;
     /// let profile = graph.profile(&stream, 5)?;

@@ -108,7 +108,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// ```
     ///
     /// # Safety
-    /// The range must lie in one allocation on the device of `context` that stays valid until
+    /// The range must be in one allocation on the device of `context` that stays valid until
     /// `owner` is dropped, and `address` must be a multiple of the size of `T`. Kernels of
     /// `retrograph-kernels` need a multiple of 16, which programs of `retrograph-runtime` check.
     ///
@@ -179,7 +179,7 @@ impl<T: Pod> DeviceBuffer<T> {
         // Held until the copy has finished, so that the wait is not refused.
         let stream = stream.outside_capture("uploading")?;
         if !bytes.is_empty() {
-            // SAFETY: the range lies in the allocation, and `data` outlives the wait.
+            // SAFETY: the range is in the allocation, and `data` outlives the wait.
             unsafe { stream.memcpy_htod(address, bytes.as_ptr(), bytes.len()) }?;
         }
         stream.synchronize()
@@ -196,7 +196,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// Copies the elements `range` to the host in stream order, and waits.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] for a range outside the buffer, or as [`DeviceBuffer::download`].
+    /// [`Error::OutsideBuffer`] for a range outside the buffer, or as [`DeviceBuffer::download`].
     pub fn download_range(&self, stream: &Stream, range: Range<usize>) -> Result<Vec<T>> {
         let address = self.checked_address("download", &range)?;
         self.context().same(stream.context(), "the stream")?;
@@ -205,7 +205,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let mut data = vec![T::zeroed(); range.len()];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
         if !bytes.is_empty() {
-            // SAFETY: the range lies in the allocation, and `data` outlives the wait.
+            // SAFETY: the range is in the allocation, and `data` outlives the wait.
             unsafe { stream.memcpy_dtoh(bytes.as_mut_ptr(), address, bytes.len()) }?;
         }
         stream.synchronize()?;
@@ -245,8 +245,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The address of the elements `range`; fails if they are not in the buffer.
     fn checked_address(&self, what: &'static str, range: &Range<usize>) -> Result<CUdeviceptr> {
         if range.start > range.end || range.end > self.len {
-            let (expected, found) = (self.len, range.end.max(range.start));
-            return Err(Error::LengthMismatch { what, expected, found });
+            return Err(Error::OutsideBuffer { what, range: range.clone(), len: self.len });
         }
         Ok(self.address() + (range.start * size_of::<T>()) as u64)
     }

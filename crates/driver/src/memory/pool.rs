@@ -19,7 +19,7 @@
 //!     // No thread can allocate from the pool while it is sealed.
 //!     assert!(matches!(pool.uninit::<f32>(1), Err(Error::PoolSealed { .. })));
 //!     capturing.keep(scratch.owner());
-//!     // SAFETY: the range lies in the buffer, which the graph keeps alive.
+//!     // SAFETY: the range is in the buffer, which the graph keeps alive.
 //!     unsafe { capturing.stream().memset_d32(scratch.address(), 0, 1024) }
 //! })?;
 //! drop(seal);

@@ -38,7 +38,9 @@ fn lengths_are_checked_before_the_driver_is_called() {
     assert_eq!(error, Error::LengthMismatch { what: "upload", expected: 4, found: 3 });
     assert!(buffer.upload_at(&device.stream, 3, &[1, 2]).is_err());
     assert!(buffer.upload_at(&device.stream, usize::MAX, &[1, 2]).is_err());
-    assert!(buffer.download_range(&device.stream, 2..5).is_err());
+    let error = buffer.download_range(&device.stream, 2..5).unwrap_err();
+    let Error::OutsideBuffer { range, len, .. } = error else { panic!("{error}") };
+    assert_eq!((range, len), (2..5, 4));
     assert_eq!(buffer.download(&device.stream).unwrap(), [0; 4]);
 }
 

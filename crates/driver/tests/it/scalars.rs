@@ -22,7 +22,7 @@ fn every_replay_sees_the_value_set_before_it() {
                 capturing.keep(owner);
             }
             let (stream, start) = (capturing.stream(), history.address());
-            // SAFETY: the ranges lie in the buffers, which the graph keeps.
+            // SAFETY: the ranges are in the buffers, which the graph keeps.
             unsafe {
                 stream.memcpy_dtod(shifted.address(), start, 63 * 4)?;
                 stream.memcpy_dtod(start + 4, shifted.address(), 63 * 4)?;

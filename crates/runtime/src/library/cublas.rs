@@ -39,6 +39,11 @@ struct Inner {
 /// A handle that any thread may use, but only one at a time.
 struct SendHandle(Handle);
 
+fn not_found(tried: String) -> Error {
+    let advice = "install it, or give its path";
+    Error::NoLibrary { library: "cuBLAS", tried, advice }
+}
+
 // SAFETY: cuBLAS allows the use of a handle from any thread, but not from two at once; the mutex
 // around it prevents that.
 unsafe impl Send for SendHandle {}
@@ -59,7 +64,7 @@ impl Cublas {
                 Err(reason) => tried.push(format!("{name}: {reason}")),
             }
         }
-        Err(Error::NoLibrary { library: "cuBLAS", tried: tried.join("; ") })
+        Err(not_found(tried.join("; ")))
     }
 
     /// Loads cuBLAS from `path` and creates a handle.
@@ -71,10 +76,7 @@ impl Cublas {
     /// # Errors
     /// The errors of [`Cublas::load`].
     pub unsafe fn load_from(path: &Path, context: &Context) -> Result<Self> {
-        let unusable = |reason| {
-            let tried = format!("{}: {reason}", path.display());
-            Error::NoLibrary { library: "cuBLAS", tried }
-        };
+        let unusable = |reason| not_found(format!("{}: {reason}", path.display()));
         // SAFETY: passed on from the caller, and the library is never unloaded.
         unsafe { Self::from_table(CublasTable::open(path).map_err(unusable)?, context) }
     }
@@ -228,7 +230,7 @@ impl GemmProblem {
             let too_large = |_| Error::Library {
                 call: "cublasGemmEx",
                 status: 7,
-                name: "a size of the product is more than 2^31 - 1".into(),
+                message: "a size of the product is more than 2^31 - 1".into(),
             };
             c_int::try_from(value).map_err(too_large)
         };

@@ -92,7 +92,7 @@ impl CublasTable {
 pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     match status {
         0 => Ok(()),
-        status => Err(Error::Library { call, status, name: name_of(status).into() }),
+        status => Err(Error::Library { call, status, message: name_of(status).into() }),
     }
 }
 

@@ -148,11 +148,12 @@ fn arguments_that_do_not_fit_are_refused_before_the_launch() {
     };
     let function = || "scale".to_owned();
     let error = refused(KernelArguments::new().address(0).u64(4).f32(2.0));
-    let (expected, found) = (Some(4), Some(8));
+    let (expected, found) = (4, 8);
     assert_eq!(error, Error::ArgumentMismatch { function: function(), index: 1, expected, found });
     let error = refused(KernelArguments::new().address(0).u32(4));
-    let (expected, found) = (Some(4), None);
-    assert_eq!(error, Error::ArgumentMismatch { function: function(), index: 2, expected, found });
+    assert_eq!(error, Error::MissingArgument { function: function(), index: 2, expected });
+    let error = refused(KernelArguments::new().address(0).u32(4).f32(2.0).f32(2.0));
+    assert_eq!(error, Error::ExtraArgument { function: function(), parameters: 3 });
 }
 
 #[test]

@@ -239,8 +239,8 @@ impl Communicator {
 }
 
 fn was_aborted() -> Error {
-    let name = "the communicator was aborted".into();
-    Error::Library { call: "ncclCommAbort", status: 0, name }
+    let message = "the communicator was aborted".into();
+    Error::Library { call: "ncclCommAbort", status: 0, message }
 }
 
 /// Returns NCCL's message about its last error.

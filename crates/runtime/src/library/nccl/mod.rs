@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::Path;
 
 use retrograph_driver::{Error, Result};
-use retrograph_nccl_sys::{NcclTable, ncclResult_t, ncclUniqueId};
+use retrograph_nccl_sys::{LoadError, NcclTable, ncclResult_t, ncclUniqueId};
 
 pub(crate) use collective::Collective;
 pub use collective::CollectiveKind;
@@ -68,7 +68,7 @@ impl Nccl {
     /// Loads NCCL by its usual names.
     ///
     /// # Errors
-    /// [`Error::UnusableLibrary`], which describes how to install it.
+    /// [`Error::NoLibrary`], which describes how to install it, or [`Error::UnusableLibrary`].
     pub fn load() -> Result<Self> {
         NcclTable::load().map(|table| Self { table }).map_err(unusable)
     }
@@ -80,7 +80,7 @@ impl Nccl {
     /// signatures.
     ///
     /// # Errors
-    /// [`Error::UnusableLibrary`].
+    /// The errors of [`Nccl::load`].
     pub unsafe fn load_from(path: &Path) -> Result<Self> {
         // SAFETY: passed on from the caller.
         unsafe { NcclTable::load_from(path) }.map(|table| Self { table }).map_err(unusable)
@@ -122,8 +122,16 @@ impl Nccl {
     }
 }
 
-fn unusable(error: retrograph_nccl_sys::LoadError) -> Error {
-    Error::UnusableLibrary { reason: error.to_string() }
+fn unusable(error: LoadError) -> Error {
+    match &error {
+        LoadError::NotFound { .. } => Error::NoLibrary {
+            library: "NCCL",
+            tried: error.tried(),
+            advice: "install it, for example with `pip install nvidia-nccl-cu13`, and name the \
+                     folder of libnccl.so.2 in LD_LIBRARY_PATH",
+        },
+        _ => Error::UnusableLibrary { reason: error.to_string() },
+    }
 }
 
 /// Converts the code of the function `call` into a result.
@@ -139,7 +147,7 @@ fn failure(call: &'static str, code: ncclResult_t, text: &str) -> Error {
         "" => format!("{name}: {meaning}"),
         text => format!("{name}: {meaning} NCCL says: {text}"),
     };
-    Error::Library { call, status: code.0 as i32, name: name.into() }
+    Error::Library { call, status: code.0 as i32, message: name.into() }
 }
 
 /// The unique id of a new communicator.
