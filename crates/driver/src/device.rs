@@ -13,6 +13,7 @@ pub struct DeviceIndex(pub u32);
 
 /// Facts about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// The name; for a simulated device it contains `SIMULATED`.
     pub name: String,

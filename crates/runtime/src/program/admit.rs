@@ -16,6 +16,7 @@ use crate::pass::{ControlError, Controls};
 
 /// The checks of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Admission {
     /// Nodes whose parameters were read back from the driver, in each of two builds.
     pub nodes: usize,

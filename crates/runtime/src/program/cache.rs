@@ -88,6 +88,7 @@ pub struct Described<T = ()> {
 
 /// Counters of a program cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheStatistics {
     /// Requests served by a cached program.
     pub hits: u64,

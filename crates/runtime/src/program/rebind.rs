@@ -16,6 +16,7 @@ use crate::library::Cublas;
 
 /// The outcome of a rebind.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Rebound {
     /// The update strategy that succeeded.
     pub update: UpdateStrategy,

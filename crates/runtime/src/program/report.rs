@@ -12,6 +12,7 @@ use crate::pass::{Pass, Reuse};
 
 /// Facts about a built program.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// The name of the pass.
     pub pass: String,

@@ -11,6 +11,7 @@ use crate::pass::Controls;
 
 /// A step that was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepOutcome {
     /// How it was submitted.
     pub strategy: Strategy,
