@@ -144,7 +144,7 @@ fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
             unsafe { graph.add_kernel(&launch, after) }
         }
         &Command::Copy { target, source, bytes } => {
-            // SAFETY: the pass checked that both ranges lie in their buffers and do not overlap;
+            // SAFETY: the pass checked that both ranges are in their buffers and do not overlap;
             // the rest as above.
             unsafe { graph.add_memcpy(&MemcpyParams { dst: target, src: source, bytes }, after) }
         }

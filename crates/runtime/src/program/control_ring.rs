@@ -126,7 +126,10 @@ impl ControlRing {
         self.counter.look(self.count());
         match self.counter.in_flight() {
             0 => Ok(()),
-            behind => Err(StepError::ParametersOutOfStep { by: behind as i32 }),
+            _ => {
+                let (given, fetched) = self.counter.given_and_fetched();
+                Err(StepError::ParametersOutOfStep { given, fetched })
+            }
         }
     }
 

@@ -88,12 +88,12 @@ pub enum BuildError {
 
     /// There are more bytes of controls than their kernel supports.
     #[error(transparent)]
-    Controls(#[from] retrograph_kernels::KernelError),
+    Controls(retrograph_kernels::KernelError),
 
     /// Transients do not fit into device memory.
     #[error(
         "the transients of the pass need {needed} bytes, but {free} bytes of the device are free; \
-         use a smaller batch or a shorter sequence"
+         free other memory, or describe a pass with smaller transients"
     )]
     OutOfMemory {
         /// Bytes of the smallest allowed plan.
@@ -242,12 +242,15 @@ pub enum StepError {
     /// The device has fetched more or fewer step parameters than it was given, although nothing is
     /// in flight, so steps may see the wrong parameters. Later steps are refused.
     #[error(
-        "the device is {by} steps behind in fetching step parameters, although nothing is in \
-         flight; build the program again, and launch its graph by other means only between steps"
+        "the device has fetched the parameters of {fetched} steps, but was given those of {given}, \
+         although nothing is in flight; build the program again, and launch its graph by other \
+         means only between steps"
     )]
     ParametersOutOfStep {
-        /// Number of parameters that were given but not fetched; negative if more were fetched.
-        by: i32,
+        /// Steps whose parameters were given to the device, modulo 2³².
+        given: u32,
+        /// Steps whose parameters it has fetched, modulo 2³².
+        fetched: u32,
     },
 
     /// The eager launches stopped in the middle. Buffers that the step updates in place are

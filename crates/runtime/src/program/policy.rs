@@ -41,7 +41,7 @@ pub enum Policy {
     Auto,
     /// [`Strategy::Eager`].
     Eager,
-    /// [`Strategy::Manual`], or the build fails, as it does if the pass has library calls.
+    /// [`Strategy::Manual`], or the build fails, for example because the pass has library calls.
     Manual,
     /// [`Strategy::Hybrid`], or the build fails.
     Hybrid,
@@ -88,15 +88,15 @@ pub struct Quirk {
 /// Known quirks. Each row needs evidence: a record, a header, or a maintainer's statement.
 pub const QUIRKS: [Quirk; 2] = [
     Quirk {
-        what: "nothing can be captured into a graph that exists",
+        what: "the driver cannot capture into an existing graph",
         forbids: Strategy::Hybrid,
         evidence: "cuda.h of CUDA 12.3 is the first to declare cuStreamBeginCaptureToGraph",
         applies: |facts| facts.driver < DriverVersion::from_number(12030),
     },
     Quirk {
-        what: "the driver is new enough, and does not export the call",
+        what: "the driver is new enough, but does not export cuStreamBeginCaptureToGraph",
         forbids: Strategy::Hybrid,
-        evidence: "the driver was asked for cuStreamBeginCaptureToGraph by name when it was loaded",
+        evidence: "the function was looked up by name when the driver was loaded",
         applies: |facts| !facts.captures_into_graphs,
     },
 ];

@@ -78,7 +78,7 @@ impl Resolver<'_> {
             }
             OperationKind::FetchStepParameters => {
                 let ring = self.ring.expect("there are controls, and so a ring");
-                let launch = self.memory.fetch_launch(ring)?;
+                let launch = self.memory.fetch_launch(ring).map_err(BuildError::Controls)?;
                 let address = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
                 let arguments = arguments_at(launch.arguments(), address, || 0, unused)?;

@@ -50,4 +50,9 @@ impl RingCounter {
     pub(crate) fn in_flight(&self) -> u32 {
         self.given.wrapping_sub(self.taken)
     }
+
+    /// Values whose launch was accepted, and fetches when the count was last read.
+    pub(crate) fn given_and_fetched(&self) -> (u32, u32) {
+        (self.given, self.taken)
+    }
 }

@@ -208,7 +208,7 @@ fn a_pass_of_thousands_of_operations_is_planned() {
     let edges = pass.edges_with(&plan);
     let all = start.elapsed();
     assert!(plan.peak_bytes() < plan.unshared_bytes() && edges.depth() > 260);
-    // The bound holds in unoptimised builds on slow and busy machines; optimised ones take 30 ms.
+    // The bound holds in unoptimized builds on slow and busy machines; optimized ones take 30 ms.
     let times = format!("{operations} operations: planned in {planned:?}, all in {all:?}");
     assert!(all.as_secs() < 20, "{times}");
 }

@@ -111,7 +111,7 @@ pub(crate) fn forking(device: &Device) -> LibraryCall {
         forked.record(scope.stream())?;
         other.wait(forked)?;
         let (from_half, to_half) = (from.address + half as u64, to.address + half as u64);
-        // SAFETY: the halves lie in the ranges, which the program keeps.
+        // SAFETY: the halves are in the ranges, which the program keeps.
         unsafe {
             scope.stream().memcpy_dtod(to.address, from.address, half)?;
             other.memcpy_dtod(to_half, from_half, from.bytes - half)?;
@@ -128,7 +128,7 @@ fn copying_in(pieces: usize) -> LibraryCall {
         let piece = from.bytes / pieces;
         for at in 0..pieces {
             let at = (at * piece) as u64;
-            // SAFETY: the pieces lie in the ranges, which the program keeps.
+            // SAFETY: the pieces are in the ranges, which the program keeps.
             unsafe {
                 scope.stream().memcpy_dtod(to.address + at, from.address + at, piece)?;
             }

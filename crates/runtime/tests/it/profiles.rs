@@ -75,7 +75,7 @@ fn shift(stream: &Stream, values: &DeviceBuffer<u32>, other: &DeviceBuffer<u32>)
         capturing.keep(values.owner());
         capturing.keep(other.owner());
         let (stream, start) = (capturing.stream(), values.address());
-        // SAFETY: the ranges lie in the buffers, which the graph keeps.
+        // SAFETY: the ranges are in the buffers, which the graph keeps.
         unsafe {
             stream.memcpy_dtod(other.address(), start, 31 * 4)?;
             stream.memset_d32(start, 1, 1)?;

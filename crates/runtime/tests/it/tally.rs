@@ -78,7 +78,7 @@ impl Tally {
             let call = LibraryCall::new("copy by halves", |scope| {
                 let (from, to, half) = (scope.range(0), scope.range(1), scope.range(0).bytes / 2);
                 let second = [to.address, from.address].map(|start| start + half as u64);
-                // SAFETY: the halves lie in the ranges of the call, which do not overlap.
+                // SAFETY: the halves are in the ranges of the call, which do not overlap.
                 unsafe {
                     scope.stream().memcpy_dtod(to.address, from.address, half)?;
                     scope.stream().memcpy_dtod(second[0], second[1], half)
