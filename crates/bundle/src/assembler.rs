@@ -12,7 +12,7 @@ use retrograph_ptx::SmTarget;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembler {
     path: PathBuf,
-    limit: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 /// PTX that could not be assembled.
@@ -44,7 +44,7 @@ pub enum AssembleError {
         /// The assembler.
         assembler: PathBuf,
     },
-    /// The assembler exceeded its time limit and was killed.
+    /// The assembler exceeded its timeout and was killed.
     #[error(
         "{} was killed after {} s; raise its timeout",
         assembler.display(),
@@ -53,21 +53,21 @@ pub enum AssembleError {
     TooSlow {
         /// The assembler.
         assembler: PathBuf,
-        /// The limit.
+        /// The timeout.
         timeout: Duration,
     },
 }
 
 impl Assembler {
-    /// The assembler at `path`, without a time limit. Starts nothing.
+    /// The assembler at `path`, without a timeout. Starts nothing.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), limit: None }
+        Self { path: path.into(), timeout: None }
     }
 
-    /// Kills the process of an image that takes longer than `limit`.
+    /// Kills a process of the assembler that takes longer than `timeout`.
     #[must_use]
-    pub fn with_timeout(self, limit: Duration) -> Self {
-        Self { limit: Some(limit), ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// Its path.
@@ -78,15 +78,16 @@ impl Assembler {
     /// The last line of `ptxas --version`, which names the release and its build.
     ///
     /// # Errors
-    /// [`AssembleError::Io`] or [`AssembleError::Refused`].
+    /// [`AssembleError::Io`], [`AssembleError::Refused`] or [`AssembleError::TooSlow`].
     pub fn version(&self) -> Result<String, AssembleError> {
+        let failed = |source| self.io(source);
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let [output, log] = ["output", "log"].map(|name| folder.path().join(name));
         let mut command = Command::new(&self.path);
-        let output = command.arg("--version").stdin(Stdio::null()).output();
-        let output = output.map_err(|source| self.io(source))?;
-        if !output.status.success() {
-            return Err(self.refused(output.status, &output.stderr));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
+        command.arg("--version").stdout(File::create(&output).map_err(failed)?);
+        self.run(&mut command, &log)?;
+        let output = std::fs::read(&output).map_err(failed)?;
+        let text = String::from_utf8_lossy(&output);
         Ok(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("ptxas").trim().to_owned())
     }
 
@@ -100,16 +101,9 @@ impl Assembler {
         let [source, code, log] =
             ["image.ptx", "image.cubin", "log"].map(|name| folder.path().join(name));
         std::fs::write(&source, ptx).map_err(failed)?;
-        // A pipe could stay open after the assembler ends, held by its child processes.
-        let errors = File::create(&log).map_err(failed)?;
         let mut command = Command::new(&self.path);
         command.arg(format!("-arch={target}")).arg(&source).arg("-o").arg(&code);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let child = command.spawn().map_err(failed)?;
-        let status = self.end_of(child)?;
-        if !status.success() {
-            return Err(self.refused(status, &std::fs::read(&log).map_err(failed)?));
-        }
+        self.run(command.stdout(Stdio::null()), &log)?;
         match std::fs::read(&code) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(AssembleError::NoCode { assembler: self.path.clone() })
@@ -118,23 +112,33 @@ impl Assembler {
         }
     }
 
-    /// Waits for `child`, and kills it after the limit. Polls, since the standard library has no
+    /// Runs `command`, with its messages in the file `log`. Its output must go to a file as well: a
+    /// pipe could stay open after the assembler ends, held by its child processes.
+    fn run(&self, command: &mut Command, log: &Path) -> Result<(), AssembleError> {
+        let failed = |source| self.io(source);
+        let errors = File::create(log).map_err(failed)?;
+        let child = command.stdin(Stdio::null()).stderr(errors).spawn().map_err(failed)?;
+        let status = self.end_of(child)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(self.refused(status, &std::fs::read(log).map_err(failed)?))
+    }
+
+    /// Waits for `child`, and kills it after the timeout. Polls, since the standard library has no
     /// wait with a timeout.
     fn end_of(&self, mut child: Child) -> Result<ExitStatus, AssembleError> {
         let io = |source| self.io(source);
-        let Some(limit) = self.limit else { return child.wait().map_err(io) };
+        let Some(timeout) = self.timeout else { return child.wait().map_err(io) };
         let started = Instant::now();
         loop {
             if let Some(status) = child.try_wait().map_err(io)? {
                 return Ok(status);
             }
-            if started.elapsed() >= limit {
+            if started.elapsed() >= timeout {
                 child.kill().map_err(io)?;
                 child.wait().map_err(io)?;
-                return Err(AssembleError::TooSlow {
-                    assembler: self.path.clone(),
-                    timeout: limit,
-                });
+                return Err(AssembleError::TooSlow { assembler: self.path.clone(), timeout });
             }
             std::thread::sleep(Duration::from_millis(1));
         }

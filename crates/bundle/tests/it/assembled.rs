@@ -157,6 +157,8 @@ fn an_assembler_that_makes_no_code_or_takes_too_long_is_an_error() {
     let slow = program(folder.path(), "sleep 60").with_timeout(Duration::from_millis(20));
     let error = slow.assemble(STORE, target).unwrap_err();
     assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
+    let error = slow.version().unwrap_err();
+    assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
 }
 
 #[test]
