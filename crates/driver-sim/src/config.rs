@@ -74,8 +74,11 @@ impl Default for Config {
 #[non_exhaustive]
 pub enum SimError {
     /// Too many simulators exist in this process, and none was dropped during the wait.
-    #[error("all {slots} simulated worlds of this process are in use")]
-    TooManyWorlds {
+    #[error(
+        "all {slots} simulators of this process are in use, and none was dropped within a minute; \
+         drop one first"
+    )]
+    TooManySimulators {
         /// The maximum number of simulators.
         slots: usize,
     },

@@ -49,11 +49,13 @@
 //! # Several simulators
 //!
 //! Each simulator has its own devices, handles and current contexts, so tests can run in parallel.
-//! A process can have 16 simulators at a time; creating another one waits until one is dropped.
+//! A process can have 16 simulators at a time. Creating another one waits until one is dropped, and
+//! fails after a minute ([`SimError::TooManySimulators`]).
 //!
 //! # Limits
 //!
-//! Cubins, fatbins, textures, surfaces, green contexts and captured peer copies are not simulated.
+//! Among others, cubins, fatbins, textures, surfaces, green contexts and captured peer copies are
+//! not simulated. An unsupported call names the missing feature in a [`Diagnostic`].
 //! Elapsed times are CPU times.
 
 mod api;

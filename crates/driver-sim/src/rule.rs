@@ -80,7 +80,7 @@ rules! {
     ErrorsCuGetErrorName = "errors.cuGetErrorName",
     ErrorsCuGetErrorString = "errors.cuGetErrorString",
     ErrorsCuInit = "errors.cuInit",
-    ErrorsCuInit2 = "errors.cuInit.2",
+    ErrorsNoDevice = "errors.no_device",
     EventCaptureOver = "event.capture_over",
     EventCaptured = "event.captured",
     EventExternalEager = "event.external_eager",

@@ -256,7 +256,7 @@ fn take_slot(world: &Arc<World>) -> Result<usize, SimError> {
             }
         }
         if FREED.1.wait_until(&mut guard, deadline).timed_out() {
-            return Err(SimError::TooManyWorlds { slots: SLOTS });
+            return Err(SimError::TooManySimulators { slots: SLOTS });
         }
     }
 }

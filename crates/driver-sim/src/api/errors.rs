@@ -34,7 +34,7 @@ impl State {
             return Err(invalid(Rule::ErrorsCuInit));
         }
         if self.devices.is_empty() {
-            return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, Rule::ErrorsCuInit2));
+            return Err(refuse(CUresult::CUDA_ERROR_NO_DEVICE, Rule::ErrorsNoDevice));
         }
         if !self.initialized {
             // Contexts do not get settings from before the initialization.
