@@ -111,9 +111,17 @@ pub(crate) enum CliError {
     /// Two served models have one name.
     #[error("two models have the name `{0}`; --name sets the name of the base model")]
     ModelTwice(String),
-    /// The HTTP server cannot listen, or failed.
+    /// The HTTP server cannot listen.
     #[error("the server cannot listen on {address}: {reason}; --port and --host set the address")]
     Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        reason: std::io::Error,
+    },
+    /// The HTTP server stopped while it was running.
+    #[error("the server on {address} stopped: {reason}; start it again")]
+    Serve {
         /// The address.
         address: std::net::SocketAddr,
         /// Why.

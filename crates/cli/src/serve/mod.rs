@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     }
     let served = http.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread failed")));
     worked?;
-    served.map_err(listening)?;
+    served.map_err(|reason| CliError::Serve { address, reason })?;
     fact("stopped", "all requests are answered");
     Ok(Outcome::Done)
 }
