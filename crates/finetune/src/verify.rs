@@ -8,35 +8,35 @@ use crate::programs::{Programs, Workload};
 /// Programs, and with verification an eager copy with its own buffers.
 #[derive(Debug)]
 pub(crate) struct Verified<const N: usize, W: Workload<N>> {
-    tested: Programs<N, W>,
+    replayed: Programs<N, W>,
     eager: Option<Programs<N, W>>,
     steps: u64,
 }
 
 impl<const N: usize, W: Workload<N>> Verified<N, W> {
     /// Wraps the programs, and their eager copy if they are verified.
-    pub(crate) fn new(tested: Programs<N, W>, eager: Option<Programs<N, W>>) -> Self {
-        Self { tested, eager, steps: 0 }
+    pub(crate) fn new(replayed: Programs<N, W>, eager: Option<Programs<N, W>>) -> Self {
+        Self { replayed, eager, steps: 0 }
     }
 
     /// The programs.
-    pub(crate) fn tested(&self) -> &Programs<N, W> {
-        &self.tested
+    pub(crate) fn replayed(&self) -> &Programs<N, W> {
+        &self.replayed
     }
 
     /// Returns the programs, to run a step without its eager copy.
-    pub(crate) fn tested_mut(&mut self) -> &mut Programs<N, W> {
-        &mut self.tested
+    pub(crate) fn replayed_mut(&mut self) -> &mut Programs<N, W> {
+        &mut self.replayed
     }
 
     /// Frees all programs and returns the buffers.
     pub(crate) fn into_workload(self) -> W {
-        self.tested.into_workload()
+        self.replayed.into_workload()
     }
 
     /// The programs and their copy.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Programs<N, W>> {
-        std::iter::once(&self.tested).chain(&self.eager)
+        std::iter::once(&self.replayed).chain(&self.eager)
     }
 
     /// Returns the number of steps that were verified bitwise against an eager step.
@@ -49,7 +49,7 @@ impl<const N: usize, W: Workload<N>> Verified<N, W> {
     /// # Errors
     /// As [`Programs::run`] and [`Verified::verify`].
     pub(crate) fn run(&mut self, stream: &Stream, step: W::Step<'_>) -> Result<()> {
-        self.tested.run(stream, step)?;
+        self.replayed.run(stream, step)?;
         self.verify(stream, step)
     }
 
@@ -58,12 +58,12 @@ impl<const N: usize, W: Workload<N>> Verified<N, W> {
     /// # Errors
     /// [`Error::NotBitEqual`] with the first element that differs, or if the device fails.
     pub(crate) fn verify(&mut self, stream: &Stream, step: W::Step<'_>) -> Result<()> {
-        let Self { tested, eager: Some(eager), steps } = self else { return Ok(()) };
+        let Self { replayed, eager: Some(eager), steps } = self else { return Ok(()) };
         eager.run(stream, step)?;
-        let strategy = tested.report().map_or(Strategy::Eager, |report| report.strategy);
+        let strategy = replayed.report().map_or(Strategy::Eager, |report| report.strategy);
         let compared = Compared { step: W::number(step), strategy };
         let eager = eager.workload().results(stream, step);
-        for (left, right) in tested.workload().results(stream, step).zip(eager) {
+        for (left, right) in replayed.workload().results(stream, step).zip(eager) {
             let ((name, left), (_, right)) = (left?, right?);
             compared.require(&name, &left, &right)?;
         }
@@ -77,7 +77,7 @@ impl<const N: usize, W: Workload<N>> Verified<N, W> {
 struct Compared {
     /// The training step, or the position in a text.
     step: u32,
-    /// The strategy of the tested step.
+    /// The strategy of the replayed step.
     strategy: Strategy,
 }
 

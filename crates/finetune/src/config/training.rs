@@ -59,6 +59,9 @@ impl TrainingConfig {
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.
     ///
+    /// Some valid configurations cannot be trained: [`Mode::Frozen`] has nothing to train, and DoRA
+    /// is not trained with dropout. Training refuses these when it starts.
+    ///
     /// # Errors
     /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the invalid value.
     pub fn validate(&self) -> Result<()> {

@@ -21,14 +21,14 @@ impl Generator {
     ) -> Result<Self> {
         if self.config.mode != Mode::Frozen {
             let (field, value) = ("mode", format!("{:?}", self.config.mode));
-            let rule = "that of a model without an adapter".to_owned();
+            let rule = "Frozen: start from a generator without an adapter".to_owned();
             return Err(Error::InvalidConfig { field, value, rule });
         }
         let config = InferenceConfig { mode: Mode::Lora(adapter.lora()), ..self.config };
         let plan = GenerationPlan::new(&config, self.options)?;
         let parameters = config.parameters();
         adapter.require(&parameters)?;
-        let state = &self.programs.tested().workload().state;
+        let state = &self.programs.replayed().workload().state;
         let values = &mut |parameter: &_| Ok(adapter.values(parameter)?);
         let state = state.with_trained(&self.stream, &parameters, values)?;
         plan.start(&self.cache, Source::State(state), on)

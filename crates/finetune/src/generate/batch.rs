@@ -247,7 +247,7 @@ impl GenerationBatch {
     fn send(&mut self, advanced: Vec<usize>) -> Result<()> {
         let Generator { programs, several, stream, .. } = &self.generator;
         let decode = several.as_ref().unwrap_or(programs);
-        self.ring.push(stream, decode.tested().workload().sampled())?;
+        self.ring.push(stream, decode.replayed().workload().sampled())?;
         self.in_flight.push_back(advanced);
         Ok(())
     }

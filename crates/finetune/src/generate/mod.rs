@@ -167,8 +167,8 @@ impl Generator {
     /// The report of the program of the last step, of several texts if there was one; `None` before
     /// the first step.
     pub fn report(&self) -> Option<&Report> {
-        let several = self.several.as_ref().and_then(|several| several.tested().report());
-        several.or(self.programs.tested().report())
+        let several = self.several.as_ref().and_then(|several| several.replayed().report());
+        several.or(self.programs.replayed().report())
     }
 
     /// Returns the device bytes of KV cache, programs and buffers, without the parameters.
@@ -192,6 +192,6 @@ impl Generator {
     /// # Errors
     /// If the device fails.
     pub fn logits(&self) -> Result<Vec<f32>> {
-        self.programs.tested().workload().logits(&self.stream)
+        self.programs.replayed().workload().logits(&self.stream)
     }
 }

@@ -56,7 +56,7 @@ impl Generator {
         programs.each().try_for_each(|one| one.workload().clear(stream))?;
         let (prompt, mut position) = (request.prompt, 0);
         while position < prompt.len() {
-            let sizes = programs.tested().workload().sizes();
+            let sizes = programs.replayed().workload().sizes();
             let piece = sizes.piece(position, prompt.len() - position);
             let tokens = &prompt[position..position + piece];
             let sampling = request.sampling.words(position + piece);
@@ -96,7 +96,7 @@ impl<'a> Tokens<'a> {
     /// Copies the token of the last step to the host.
     fn send(&mut self) -> Result<()> {
         let Generator { ring, stream, programs, .. } = &mut *self.generator;
-        ring.push(stream, programs.tested().workload().sampled())?;
+        ring.push(stream, programs.replayed().workload().sampled())?;
         self.enqueued += 1;
         Ok(())
     }

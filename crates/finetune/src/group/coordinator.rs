@@ -237,7 +237,7 @@ impl Shared {
         match &state.run {
             Some(known) if *known != run => {
                 let reason = format!(
-                    "its run differs from that of other ranks: {}; start all ranks with the same \
+                    "its run differs from the run of the other ranks: {}; start all ranks with the same \
                      options and files",
                     difference(known, &run)
                 );

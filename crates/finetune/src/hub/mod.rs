@@ -106,7 +106,7 @@ impl ModelDirectory {
         if found == asked {
             return Ok(());
         }
-        let rule = format!("that of `{}`, {found:?}", self.path().display());
+        let rule = format!("the configuration of `{}`, {found:?}", self.path().display());
         Err(Error::InvalidConfig { field: "model", value: format!("{asked:?}"), rule })
     }
 

@@ -74,7 +74,7 @@ impl Trainer {
 
     /// The report of the program: strategy, reason and cost.
     pub fn report(&self) -> &Report {
-        self.programs.tested().report().expect(PREBUILT)
+        self.programs.replayed().report().expect(PREBUILT)
     }
 
     /// Returns the planned device memory of the run, and its use until now.
@@ -146,12 +146,12 @@ impl Trainer {
     }
 
     fn workload(&self) -> &TrainingWorkload {
-        self.programs.tested().workload()
+        self.programs.replayed().workload()
     }
 
     /// Returns the program of whole sequences and its stream, for callers that run it themselves.
     pub fn program_mut(&mut self) -> (&mut Program, &Stream) {
-        let (program, _) = self.programs.tested_mut().prebuilt_mut().expect(PREBUILT);
+        let (program, _) = self.programs.replayed_mut().prebuilt_mut().expect(PREBUILT);
         (program, &self.stream)
     }
 
@@ -162,7 +162,7 @@ impl Trainer {
     /// vocabulary.
     pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
         self.require_vocab(batch)?;
-        let programs = self.programs.tested_mut();
+        let programs = self.programs.replayed_mut();
         Ok(programs.set_prebuilt(input(step, batch))?.expect(PREBUILT).1)
     }
 
@@ -190,7 +190,7 @@ impl Trainer {
         self.require_vocab(batch)?;
         self.check_group()?;
         let step = StepInput { number: self.next_step, batch, stop: self.stop };
-        let (programs, stream) = (self.programs.tested_mut(), &self.stream);
+        let (programs, stream) = (self.programs.replayed_mut(), &self.stream);
         programs.prepare(step)?;
         let numbered = (step.number, batch.tokens.len());
         self.queue.around(stream, numbered, || programs.enqueue(stream, step))?;
@@ -250,7 +250,7 @@ impl Trainer {
     /// fails.
     pub fn profile(&mut self, batch: &Batch, replays: usize) -> Result<Profile> {
         self.require_vocab(batch)?;
-        let (programs, number) = (self.programs.tested_mut(), self.next_step);
+        let (programs, number) = (self.programs.replayed_mut(), self.next_step);
         let (program, controls) = programs.set_prebuilt(input(number, batch))?.expect(PREBUILT);
         Ok(program.profile(&self.stream, controls, replays)?)
     }

@@ -209,15 +209,15 @@ impl Plan {
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
         let site = (&stream, &modules, &rotary);
         let eager = self.eager(site, &state)?;
-        let tested = self.programs(site, state, self.build_options())?;
-        let metrics = tested.workload().metrics.clone();
+        let replayed = self.programs(site, state, self.build_options())?;
+        let metrics = replayed.workload().metrics.clone();
         let layout = MetricsLayout::new(&self.options.step);
         let trainer = Trainer {
             queue: MetricsQueue::new(context, metrics, layout)?,
             group: self.group,
             stop: false,
             stop_before: None,
-            programs: Verified::new(tested, eager),
+            programs: Verified::new(replayed, eager),
             next_step: losses.len() as u32,
             losses,
             held_out,
