@@ -5,19 +5,7 @@
 //! parser and builder share ([`validate`](crate::validate())), and the versions that a module needs
 //! are all derived from it.
 //!
-//! # How to add an instruction
-//!
-//! 1. Add it to the table with its forms: modifiers, types, operands, and `since` if it needs more
-//!    than PTX ISA 6.0. If it has a new modifier, add the word to [`Modifier`] at its place in the
-//!    printing order. If `ptxas` requires a modifier before all others, name it in
-//!    [`Opcode::binds`]. If it has effects other than its destination, name it in `is_pure` of the
-//!    builder.
-//! 2. Run the tests with `RETROGRAPH_PTXAS` set. They generate every combination of the types and
-//!    modifiers of the form, pass it to the parser, the printer and `ptxas`, and fail if these
-//!    disagree. A new kind of operand needs an example in `tests/it/forms.rs`. Invalid texts go to
-//!    `tests/it/rejected.rs`.
-//! 3. Implement it in the simulator (`driver-sim`), which otherwise reports the opcode as
-//!    unsupported when it decodes a kernel.
+//! `CONTRIBUTING.md` of the repository lists the steps to add an instruction.
 
 mod check;
 mod form;
