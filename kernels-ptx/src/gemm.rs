@@ -23,7 +23,7 @@
 //! Split operands need only two `wgmma` if b has no lo term. [`skinny`] has a separate kernel for
 //! products of up to 8 rows.
 //!
-//! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
+//! sm_75 has no bf16 tensor cores; all kernels use fused multiply-adds there.
 //!
 //! **Grid.** x: one block per tile of c, or persistent blocks. Tiles are numbered along M
 //! first, so that concurrent blocks share their columns of b. z: batches and heads. In some

@@ -17,14 +17,16 @@
 //! | `gemm_f32_nt` | `gemm_f32_nt_32x32_sliced8` | … with eight slices of K in a block |
 //! | `gemm_f32_nt` | `gemm_f32_nt_multistage_64x64` | … with the multistage mainloop |
 //! | `gemm_bf16_nn_nf4` | `gemm_bf16_nn_nf4_64x64` | bf16 multiplication, c = a·b, b in NF4 |
-//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_128x192` | bf16 operands, multistage |
+//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_64x64` | bf16 operands, multistage |
+//! | `gemm_bf16_nt_multistage` | `gemm_bf16_nt_multistage_tma_128x192` | … warp-specialized, TMA |
 //! | `flash_attention_bf16` | `flash_attention_bf16_hd64` | head dimension of at most 64 |
 //! | `gemv_bf16` | `gemv_bf16_norm_split4` | fused with RMSNorm, four warps share a row |
 //! | `softmax` | `softmax_warp_per_row` | one warp per row |
 //!
 //! The dtype is the type of the multiplication (GEMM, attention) or of the stored operand; kernels
-//! without one are f32. Names don't depend on the SM target: a multistage entry uses `mma.sync` on
-//! sm_80 and `wgmma` on sm_90a.
+//! without one are f32. An entry has the same name on all SM targets: a multistage entry uses fused
+//! multiply-adds on sm_75, `mma.sync` from sm_80 on, and `wgmma` on sm_90a. Some entries exist only
+//! with `wgmma` (such as `tma` and `wgmma` ones), a few only without it.
 
 use retrograph_kernel_abi as abi;
 use retrograph_ptx::SmTarget;

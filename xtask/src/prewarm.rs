@@ -192,7 +192,9 @@ fn assemble(
         let (all, budgeted) = (jobs.len(), Assembled::read()?);
         jobs.retain(|job| !now.is_same(&budgeted, job));
         let same = all - jobs.len();
-        findings.notes.push(format!("{same} images are those of the budget, and not assembled"));
+        findings.notes.push(format!(
+            "{same} images are unchanged since the budget was written, and are not assembled"
+        ));
     }
     let bar = bar(jobs.len(), "assemble");
     let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);

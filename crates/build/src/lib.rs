@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! The program includes the generated file, which has a constant with the PTX of each image and
-//! `BUNDLE`, a [`Bundle`](retrograph_bundle::Bundle) with their machine code:
+//! The program includes the generated file. It has a constant with the PTX of each image, and
+//! `BUNDLE`, the bytes of a [`Bundle`](retrograph_bundle::Bundle) with their machine code:
 //!
 //! ```ignore
 //! mod kernels {

@@ -133,7 +133,7 @@ parameters! {
     pub struct MarkSeenTokensParameters {
         /// `n` tokens, read.
         tokens: pointer<u32>,
-        /// `vocab` marks, written in part.
+        /// `vocab` marks, partly written.
         seen: pointer<u32>,
         /// The number of tokens to mark, read; null for all.
         count: pointer<u32>,

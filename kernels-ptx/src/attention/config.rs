@@ -40,7 +40,7 @@ impl Config {
         }
     }
 
-    /// Whether the target has tensor cores for `dtype`, and `cp.async`.
+    /// Whether the target has bf16 and tf32 tensor cores, and `cp.async`.
     pub(super) fn has_tensor_cores(self) -> bool {
         let features = self.target.features();
         features.bf16_mma && features.cp_async

@@ -17,11 +17,11 @@
 //! and value.
 //!
 //! **Grid.** Splits: block (h, r, t) of eight warps handles split r of head h of sequence t; blocks
-//! past the length or before the window return at once. A warp takes every eighth position, eight
-//! at a time, and its lanes the vec4s of a head. Every block computes q of the new token. The
-//! blocks of the last split compute its key and value, and the first head of each group writes
-//! them. Meanwhile the other positions are prefetched into L2. Combine: one block of 128 threads
-//! per head and sequence, one thread per element.
+//! past the length or before the window return at once. A block first prefetches the earlier
+//! positions of its split into L2, then computes q of the new token. The blocks of the last split
+//! also compute its key and value, and the first head of each group writes them. A warp takes every
+//! eighth position, eight at a time, and its lanes the vec4s of a head. Combine: one block of 128
+//! threads per head and sequence, one thread per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
 //! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.

@@ -14,7 +14,7 @@ pub(crate) const STEPS: u32 = 16;
 /// The terms of split operands a and b in each of their products, the small products first:
 /// `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`.
 pub(crate) const SPLIT_PRODUCTS: &[[usize; 2]] = &[[1, 0], [0, 1], [0, 0]];
-/// The same if b has no low term.
+/// The same if b has no lo term.
 pub(crate) const SPLIT_PRODUCTS_WITH_HIGH_B: &[[usize; 2]] = &[[1, 0], [0, 0]];
 /// Bytes of a line.
 const LINE_BYTES: u32 = LINE_WORDS * 4;

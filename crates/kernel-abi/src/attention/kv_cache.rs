@@ -10,9 +10,9 @@ parameters! {
         keys: pointer<f32>,
         /// `elements` elements of new values, read.
         values: pointer<f32>,
-        /// `capacity × width` elements, written in part.
+        /// `capacity × width` elements, partly written.
         key_cache: pointer<Any>,
-        /// `capacity × width` elements, written in part.
+        /// `capacity × width` elements, partly written.
         value_cache: pointer<Any>,
         /// The position of the first token, read.
         start: pointer<u32>,

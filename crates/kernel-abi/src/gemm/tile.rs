@@ -7,7 +7,8 @@ pub struct TileConfig {
     pub shape: [u32; 2],
     /// The mainloop that computes them.
     pub mainloop: Mainloop,
-    /// Minimum blocks per SM, which limits the registers per thread.
+    /// Minimum blocks per SM, which limits the registers per thread. Kernels with NF4 operands, and
+    /// with tf32 `wgmma`, may choose fewer.
     pub min_blocks_per_sm: u32,
 }
 
@@ -107,7 +108,7 @@ impl TileConfig {
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
-    /// Threads of a block that multiply.
+    /// Threads per block, without the producer warps of targets with `wgmma`.
     pub const fn threads(&self) -> u32 {
         match self.mainloop {
             Mainloop::Simt { thread_tile, slices, .. } => {

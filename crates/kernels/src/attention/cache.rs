@@ -90,8 +90,8 @@ impl KvCacheShape {
         Ok(elements)
     }
 
-    /// Checks the caches of `texts` sequences and returns the positions of each: the capacity for
-    /// one sequence, at least the capacity for several.
+    /// Checks the caches of `texts` sequences and returns the number of positions that the cache of
+    /// each has. One sequence has exactly the capacity; each of several has at least the capacity.
     pub(crate) fn check_texts<B: Copy>(
         self,
         check: Check,

@@ -1,8 +1,8 @@
 //! Warpgroup matrix multiply-accumulate (`wgmma`), asynchronous, for sm_90a only.
 //!
 //! Order of the calls: [`Kernel::fence_proxy_async`] and a barrier after the threads wrote the
-//! operands to shared memory, [`Kernel::wgmma_fence`], any number of
-//! [`Kernel::wgmma_mma_async_bf16`] or [`Kernel::wgmma_mma_async_tf32`],
+//! operands to shared memory, [`Kernel::wgmma_fence`], any number of [`Kernel::wgmma_mma_async`] or
+//! [`Kernel::wgmma_mma_async_tf32`],
 //! [`Kernel::wgmma_commit_group`], and [`Kernel::wgmma_wait_group`] before a thread reads an
 //! accumulator or overwrites an operand.
 //!
@@ -22,7 +22,7 @@ const SWIZZLE_ATOM_BYTES: u64 = 1024;
 /// The descriptor's swizzle mode for 128 bytes.
 const SWIZZLE_128B: u64 = 1 << 62;
 
-/// Descriptor of a bf16 or tf32 matrix in shared memory with 128-byte rows and the 128-byte
+/// Descriptor of a bf16, f16 or tf32 matrix in shared memory with 128-byte rows and the 128-byte
 /// swizzle.
 ///
 /// The swizzle stores the 16-byte chunk `c` of row `r` at chunk `c ^ (r % 8)`.
@@ -141,9 +141,9 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Wgmma, modifiers, types: &[], operands });
     }
 
-    /// Starts `acc += a · b` for bf16 operands in shared memory: `wgmma.mma_async` m64nNk16 with N
-    /// 64, 128, 192 or 256. Each thread of the warpgroup holds N ÷ 2 accumulator elements and must
-    /// not access them before [`Kernel::wgmma_wait_group`].
+    /// Starts `acc += a · b` for bf16 operands in shared memory: `wgmma.mma_async` m64nNk16 with an
+    /// N of [`Kernel::wgmma_mma_async`]. Each thread of the warpgroup holds N ÷ 2 accumulator
+    /// elements and must not access them before [`Kernel::wgmma_wait_group`].
     ///
     /// With warp = thread ÷ 32 mod 4, group = lane ÷ 4 and member = lane mod 4, a lane holds, for
     /// each 8 columns of the accumulator, columns 2·member and 2·member + 1 of row

@@ -1,7 +1,7 @@
 //! Products of f32 operands, each split into two f16 terms with power-of-two scales.
 //!
 //! ```text
-//! x[i] = scale[i] · (high[i] + low[i])        a·b ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ
+//! x[i] = scale[i] · (hi[i] + lo[i])        a·b ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ
 //! ```
 //!
 //! An earlier launch splits the rows of q, k, v and `grad_out`, with one scale for all heads of a
