@@ -105,8 +105,8 @@ impl SmTarget {
     }
 
     /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`.
-    /// Arch-specific targets run only on their device, family targets also on later devices of the same
-    /// major number, others on every later device.
+    /// Arch-specific targets run only on their device, family targets also on later devices of the
+    /// same major number, others on every later device.
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
         self.require(ImageForm::Ptx, Self::of_device(major, minor)).is_ok()
     }

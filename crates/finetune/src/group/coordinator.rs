@@ -237,8 +237,8 @@ impl Shared {
         match &state.run {
             Some(known) if *known != run => {
                 let reason = format!(
-                    "its run differs from the run of the other ranks: {}; start all ranks with the same \
-                     options and files",
+                    "its run differs from the run of the other ranks: {}; start all ranks with the \
+                     same options and files",
                     difference(known, &run)
                 );
                 // The other ranks would wait forever.

@@ -25,8 +25,8 @@ const MIN_MULTISTAGE_ROWS: usize = 16;
 
 impl GemmShape {
     /// Whether bf16 products with weights of type `weights` are faster with x and dy in bf16, which
-    /// multistage kernels need. True if the weights are bf16 or NF4, there are at least 16 rows, and
-    /// the row lengths allow copies of 16 bytes.
+    /// multistage kernels need. True if the weights are bf16 or NF4, there are at least 16 rows,
+    /// and the row lengths allow copies of 16 bytes.
     pub fn prefers_bf16_activations(self, weights: DType) -> bool {
         let Self { rows, inputs, outputs } = self;
         let unit = match weights {
