@@ -1,7 +1,7 @@
 //! Attention of one token over a KV cache, with its combine.
 
 use crate::parameters::parameters;
-use crate::{Any, Signature};
+use crate::{Any, Bf16, Signature};
 
 parameters! {
     /// The parameters of [`DECODE_ATTENTION`] and [`DECODE_ATTENTION_BF16`].
@@ -76,8 +76,10 @@ parameters! {
         partials: pointer<f32>,
         /// `[texts, heads, splits, 2]`: maximum and sum, read.
         stats: pointer<f32>,
-        /// `[texts, heads, head_dim]`, written.
+        /// `[texts, heads, head_dim]`, written, or null.
         out: pointer<f32>,
+        /// The same rounded to bf16, written, or null.
+        out_bf16: pointer<Bf16>,
         /// The position of the token of each sequence, read.
         position: pointer<u32>,
         /// Positions that a token can attend to.

@@ -12,7 +12,7 @@ use super::kv_cache_append::KvCache;
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::{Dispatch, Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`DecodeAttention`].
 pub static DECODE_ATTENTION: Kernel =
@@ -301,7 +301,7 @@ pub struct DecodeAttentionCombine<B> {
     /// `[texts, heads, splits, 2]`, read.
     pub stats: View<B, f32>,
     /// `[texts, heads, head_dim]`, written.
-    pub out: View<B, f32>,
+    pub out: Output<B>,
     /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
     /// The sizes.
@@ -321,11 +321,13 @@ impl<B: Copy> DecodeAttentionCombine<B> {
         let Sizes { heads, splits, .. } =
             Splits { partials, stats, position }.check(check, shape)?;
         let blocks = check.product("texts × heads", &[position.len(), shape.heads])?;
-        check.length("out", out, check.product("out", &[blocks, shape.head_dim])?)?;
+        out.check(check, "out", check.product("out", &[blocks, shape.head_dim])?)?;
+        let (out, out_bf16) = out.pointers();
         let parameters = abi::DecodeCombineParameters::<ArgumentTypes<B>> {
             partials: Pointer::read(partials),
             stats: Pointer::read(stats),
-            out: Pointer::write(out),
+            out,
+            out_bf16,
             position: Pointer::read(position),
             capacity: check.size("the capacity", shape.capacity)?,
             heads,

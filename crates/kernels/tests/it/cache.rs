@@ -102,7 +102,7 @@ impl Case {
         };
         device.run(&attention.launch().unwrap());
         device.run(
-            &DecodeAttentionCombine { partials, stats, out, position, shape, window }
+            &DecodeAttentionCombine { partials, stats, out: out.into(), position, shape, window }
                 .launch()
                 .unwrap(),
         );
@@ -398,9 +398,10 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     assert!(error(none.launch()).contains("a position for each text"));
     let short = DecodeAttention { position: View::new("positions", 2), ..one };
     assert!(short.launch().is_err());
-    let sum = DecodeAttentionCombine { partials, stats, out, position, shape, window: None };
+    let sum =
+        DecodeAttentionCombine { partials, stats, out: out.into(), position, shape, window: None };
     assert!(sum.launch().is_ok());
-    let short = DecodeAttentionCombine { out: floats("out", 23), ..sum };
+    let short = DecodeAttentionCombine { out: floats("out", 23).into(), ..sum };
     assert!(error(short.launch()).contains("out"));
 
     let (scores, queries) = (floats("scores", 4 * 3 * 8), 3);

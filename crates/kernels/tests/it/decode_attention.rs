@@ -4,8 +4,8 @@ use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{
-    DecodeAttention, DecodeAttentionCombine, GemmShape, KvCacheShape, LoraUpdate, QkNormRope,
-    QkvProjection, rope_tables,
+    DecodeAttention, DecodeAttentionCombine, GemmShape, KvCacheShape, LoraUpdate, Output,
+    QkNormRope, QkvProjection, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
 
@@ -169,16 +169,21 @@ fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[V
     let stats = device.unwritten(splits * 2);
     let len = shape.heads * shape.head_dim;
     let out = device.unwritten(texts.len() * len);
+    let rounded = device.upload(&vec![bf16::NAN; out.len()]);
     let positions: Vec<_> = texts.iter().map(|text| text.position as u32).collect();
     let position = device.upload(&positions);
     let (window, scale) = (None, first.scale());
     let attention =
         DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, window, scale };
     device.run(&attention.launch().unwrap());
-    let combine = DecodeAttentionCombine { partials, stats, out, position, shape, window };
+    let both = Output::Both(out, rounded);
+    let combine = DecodeAttentionCombine { partials, stats, out: both, position, shape, window };
     device.run(&combine.launch().unwrap());
     let [keys, values] = caches.views().map(|cache| contents(&device, cache));
     let out = device.download(out);
+    let in_bf16: Vec<_> = out.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
+    let rounded = device.download(rounded).into_iter().map(bf16::to_bits);
+    assert_eq!(rounded.collect::<Vec<_>>(), in_bf16);
     let part = |all: &[f32], text: usize, len: usize| all[text * len..][..len].to_vec();
     let of_text = |text| {
         let [keys, values] = [&keys, &values].map(|all| part(all, text, text_positions * width));
@@ -213,14 +218,16 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
                 let (capacity, width) = (sizes[0], sizes[2] * sizes[3]);
                 let together = run(&all, ([true; 3], capacity + more));
                 for (text, found) in texts.iter().zip(together) {
-                    let alone = text.run([true; 3]);
                     let what = format!("{sizes:?} at {} of {more} more", text.position);
-                    same_bits(&found[0], &alone[0], &what);
-                    for (found, alone) in found[1..].iter().zip(&alone[1..]) {
-                        same_bits(&found[..capacity * width], alone, &what);
-                        let rest = &found[capacity * width..];
+                    let [out, caches @ ..] = found;
+                    let caches = caches.map(|cache| {
+                        let (cache, rest) = cache.split_at(capacity * width);
                         assert!(rest.iter().all(|value| value.is_nan()), "{what}");
-                    }
+                        cache.to_vec()
+                    });
+                    let [keys, values] = caches;
+                    let found = [out, keys, values];
+                    same_bits(&found.concat(), &text.run([true; 3]).concat(), &what);
                 }
             }
         }

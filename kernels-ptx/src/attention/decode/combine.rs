@@ -8,6 +8,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
+use crate::primitives::bf16::pack;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
 
@@ -20,7 +21,8 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         k.max_threads(THREADS);
         k.min_blocks(6);
         let parameters = DecodeCombineParameters::declare(&mut Declarations(*k));
-        let DecodeCombineParameters { partials, stats, out, position, capacity, .. } = parameters;
+        let DecodeCombineParameters { partials, stats, position, capacity, .. } = parameters;
+        let DecodeCombineParameters { out, out_bf16, .. } = parameters;
         let DecodeCombineParameters { heads, head_dim, split_len, window, splits, .. } = parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
@@ -54,7 +56,12 @@ pub(super) fn entry(target: SmTarget) -> Entry {
                 sums.add(first, &splits.load(first, i))
             });
             let result = sums.total.get() / sums.sum.get();
-            k.when(i.lt(head_dim), || out.store(head * head_dim + i, result));
+            let index = head * head_dim + i;
+            k.when(i.lt(head_dim) & !out.is_null(), || out.store(index, result));
+            k.when(i.lt(head_dim) & !out_bf16.is_null(), || {
+                let word = pack(target, [result, k.constant(0.0)]);
+                out_bf16.reinterpret::<u32>().store_u16(index, word);
+            });
         });
     })
 }
