@@ -27,6 +27,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 use crate::primitives::input::Input;
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
+use crate::primitives::pdl;
 use crate::primitives::registers::{registers, values};
 use crate::primitives::row_registers::row_vec4s;
 use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
@@ -37,15 +38,33 @@ const SCALE: f32 = 18_446_744_073_709_551_616.0;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
-        Kernel::build(name, |k| in_registers(k, target, (Row::declare(k), vec4s)))
+        Kernel::build(name, |k| {
+            let row = Row::declare(k);
+            start(k, target);
+            in_registers(k, target, (row, vec4s));
+        })
     };
-    let any_width = Kernel::build(RMS_NORM_ANY_WIDTH, |k| any_width(k, target, Row::declare(k)));
+    let any_width = Kernel::build(RMS_NORM_ANY_WIDTH, |k| {
+        let row = Row::declare(k);
+        start(k, target);
+        any_width(k, target, row);
+    });
     RMS_NORM_IN_REGISTERS
         .iter()
         .fold(ModuleBuilder::new(target).entry(any_width), |module, (vec4s, name)| {
             module.entry(in_registers(name, *vec4s))
         })
         .build()
+}
+
+/// The most blocks of a decode step, where the next launch prefetches its weights. Those of a
+/// training step would occupy the SM while they wait.
+const DECODE_BLOCKS: u32 = 8;
+
+/// Lets the next launch start in a decode step, and waits for the previous one.
+fn start(k: &Kernel<'_>, target: SmTarget) {
+    k.when(k.nctaid_x().le(DECODE_BLOCKS), || pdl::launch_dependents(k, target));
+    pdl::wait(k, target);
 }
 
 /// The operands of one row.
