@@ -12,6 +12,7 @@ pub(crate) mod output;
 pub(crate) mod parameters;
 pub(crate) mod pdl;
 pub(crate) mod philox;
+pub(crate) mod prefetch;
 pub(crate) mod reduce;
 pub(crate) mod registers;
 pub(crate) mod rope;

@@ -35,9 +35,10 @@ pub use crate::gemm::{
     FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4,
     FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmProblem, GemmShape, NotInF16,
     QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU,
-    SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyFprop, Split, SplitGradient,
-    SplitKSum, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, SwiGluDgrad, SwiGluFprop, WGRAD,
-    WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK, WgradSquares, split_rows,
+    SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyForm, SkinnyFprop, SkinnyLayer,
+    SkinnyProblem, SkinnySwiGlu, Split, SplitGradient, SplitKSum, SplitMatrix, SplitSwiGlu,
+    SplitSwiGluBackward, SwiGluDgrad, SwiGluFprop, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad,
+    WgradSplitK, WgradSquares, split_rows,
 };
 pub use crate::gemv::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GatedGemv, Gemv, GemvForm, GemvLayer, GemvProblem,

@@ -1,10 +1,11 @@
 //! Problems: the sizes that determine entry point and grid of a kernel.
 
+use retrograph_kernel_abi::gemm::SkinnyForm;
 use retrograph_kernel_abi::gemv::GemvForm;
 use retrograph_kernel_abi::lora::LoraMatrix;
 
 use crate::DType;
-use crate::gemm::GemmProblem;
+use crate::gemm::{GemmProblem, SkinnyProblem};
 use crate::gemv::GemvProblem;
 
 /// The sizes of a launch, by the kind of kernel.
@@ -38,6 +39,8 @@ pub enum Problem {
     Gemm(GemmProblem),
     /// Products of matrices with one vector.
     Gemv(GemvProblem),
+    /// Products of matrices with few rows.
+    Skinny(SkinnyProblem),
     /// Fused attention.
     Attention(AttentionProblem),
     /// Attention of one token over a cache.
@@ -142,6 +145,10 @@ impl Problem {
         if let Self::Gemv(problem) = self { Some(problem) } else { None }
     }
 
+    pub(crate) fn skinny(&self) -> Option<&SkinnyProblem> {
+        if let Self::Skinny(problem) = self { Some(problem) } else { None }
+    }
+
     pub(crate) fn attention(&self) -> Option<AttentionProblem> {
         if let Self::Attention(problem) = *self { Some(problem) } else { None }
     }
@@ -197,6 +204,9 @@ impl Problem {
         for form in GemvForm::ALL {
             let problem = GemvProblem { inputs: a, outputs: [b, c, 0], lora_ranks: [0; 3], form };
             problems.push(Self::Gemv(problem));
+        }
+        for form in SkinnyForm::ALL {
+            problems.push(Self::Skinny(SkinnyProblem { inputs: a, outputs: [b, c, 0], form }));
         }
     }
 }

@@ -2,20 +2,16 @@
 
 use std::array;
 
+use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemv::{
     GemvFlags, GemvForm, GemvLayer, GemvLora, GemvParameters, MAX_LAYERS,
 };
-use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::{Config, ROWS};
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::{Declarations, FlagSet};
-
-/// Maximum bytes that a block prefetches for the next launch.
-const MAX_PREFETCH_BYTES: u32 = 32 << 10;
-/// Bytes of a cache line.
-const CACHE_LINE: u32 = 128;
+use crate::primitives::prefetch::NextWeights;
 
 /// One matrix with its bias and output.
 #[derive(Clone, Copy)]
@@ -54,9 +50,7 @@ pub(super) struct Matrices<'k> {
     pub(super) flags: FlagSet<'k, GemvFlags>,
     /// Number of tiles.
     pub(super) tiles: Value<'k, u32>,
-    /// The weights of the next launch, to prefetch, and their bytes.
-    prefetch: Ptr<'k, Any>,
-    prefetch_bytes: Value<'k, u32>,
+    next_weights: NextWeights<'k>,
 }
 
 /// A row of a matrix.
@@ -141,26 +135,13 @@ impl<'k> Matrices<'k> {
             alpha,
             flags,
             tiles,
-            prefetch,
-            prefetch_bytes,
+            next_weights: NextWeights { start: prefetch, bytes: prefetch_bytes },
         }
     }
 
-    /// Prefetches weights of the next launch into L2 if `condition` holds, so that memory stays
-    /// busy across the kernel boundary. Each block prefetches a part, spaced like the parts that
-    /// the next launch's blocks read first.
+    /// Prefetches weights of the next launch if `condition` holds.
     pub(super) fn prefetch_next(&self, condition: Pred<'k>) {
-        let Self { k, prefetch, prefetch_bytes, .. } = self;
-        if !self.config.target.features().pdl {
-            return;
-        }
-        k.when(condition & k.tid_x().eq(0), || {
-            let stride_bytes = (*prefetch_bytes / k.nctaid_x()) & !(CACHE_LINE - 1);
-            k.when(stride_bytes.ne(0), || {
-                let from = prefetch.reinterpret::<u32>().at((stride_bytes * k.ctaid_x()) >> 2);
-                from.cp_async_bulk_prefetch_l2(stride_bytes.min(MAX_PREFETCH_BYTES));
-            });
-        });
+        self.next_weights.prefetch(&self.k, self.config.target, condition);
     }
 
     /// Fills the NF4 tables, if there are any.

@@ -50,7 +50,7 @@ pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradOperands, DgradSum, FpropSum};
 pub use qkv_rope::{QkvRopeFprop, QkvRopeProjection};
-pub use skinny::{SKINNY, SkinnyFprop};
+pub use skinny::{SKINNY, SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnyProblem, SkinnySwiGlu};
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use split_swiglu::{

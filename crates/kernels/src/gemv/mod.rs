@@ -27,6 +27,7 @@ use crate::{Kernel, KernelError, Launch, TensorView, View};
 
 pub use kernels::{GEMV, GEMV_BF16, GEMV_NF4};
 use operands::Operands;
+pub(crate) use operands::prefetched;
 pub use operands::{GEMV_MAX_LAYERS, GemvLayer, NormPrologue};
 pub use problem::GemvProblem;
 pub use retrograph_kernel_abi::gemv::GemvForm;

@@ -190,7 +190,7 @@ fn null_scales<B>() -> Nf4Scales<ArgumentTypes<B>> {
 
 /// The start of `weights` and the number of bytes to prefetch: 0 if they are not aligned. The
 /// pointer has an empty range, since prefetches access no bytes of it.
-fn prefetched<B: Copy>(weights: TensorView<B>) -> (Pointer<B, Any>, u32) {
+pub(crate) fn prefetched<B: Copy>(weights: TensorView<B>) -> (Pointer<B, Any>, u32) {
     let Range { start, end } = weights.byte_range();
     if !start.is_multiple_of(16) {
         return (Pointer::null(), 0);

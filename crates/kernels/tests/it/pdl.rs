@@ -18,8 +18,10 @@ fn is_read_before_wait(image: &str, parameter: &str) -> bool {
     let numbered = |letter: &str| {
         parameter.strip_prefix(letter).is_some_and(|rest| rest.starts_with(['0', '1', '2']))
     };
-    let skinny = image == "gemm_skinny" && parameter == "w";
-    skinny || image.starts_with("gemv") && (numbered("w") || numbered("a"))
+    match image {
+        "gemm_skinny" => numbered("w"),
+        _ => image.starts_with("gemv") && (numbered("w") || numbered("a")),
+    }
 }
 
 /// The registers and parameters in an operand.
