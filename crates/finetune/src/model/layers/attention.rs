@@ -149,9 +149,9 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
-    /// Appends the block over one token and adds it to `residual`. The projections are one launch.
-    /// The attention kernel fuses the norms of heads, RoPE and, if all have the same rank and scale
-    /// and no DoRA, the second LoRA products.
+    /// Appends the block over one token of each text and adds it to `residual`. The projections are
+    /// one launch, unless those of several texts have LoRA updates. The attention kernel fuses the norms of heads, RoPE and,
+    /// for one text, if all have the same rank and scale and no DoRA, the second LoRA products.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
@@ -160,13 +160,18 @@ impl Attention {
     ) -> Result<Residual> {
         builder.scope(self.scope("q, k and v"));
         let layers = [&self.q, &self.k, &self.v];
-        let outputs = layers.map(|layer| layer.gemv_output(builder));
-        let calls: [_; 3] = std::array::from_fn(|at| layers[at].gemv(outputs[at]));
+        let outputs = layers.map(|layer| layer.decode_output(builder));
         let input = Input { prefetch: Some(prefetch.during_attention), ..input };
-        let updates = match self.updates_are_alike() {
-            true => gemv::project(builder, input, &calls)?,
+        let updates = match self.rows == 1 && self.updates_are_alike() {
+            true => {
+                let calls: [_; 3] = std::array::from_fn(|at| layers[at].gemv(outputs[at]));
+                gemv::project(builder, input, &calls)?
+            }
             false => {
+                let scopes = ["q", "k", "v"].map(|part| self.scope(part));
+                let is_one_launch = self.rows == 1 || layers.iter().all(|layer| layer.is_skinny());
                 let calls = std::array::from_fn(|at| Forward {
+                    scope: (!is_one_launch).then_some(&*scopes[at]),
                     output: Output::Into(outputs[at]),
                     ..layers[at].call()
                 });
@@ -184,30 +189,11 @@ impl Attention {
             QkvProjection { x: outputs[at], lora: update }
         });
         builder.scope(self.scope("attention"));
-        let mixed = builder.transient("out", outputs[0].len());
+        let dtypes = self.o.projection.dtypes;
+        let mixed = Activation::transient(builder, ("out", outputs[0].len()), dtypes);
         cache.decode(builder, (projected, self.qk_norm_rope()), mixed)?;
-        let mixed =
-            Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
+        let mixed = Input { prefetch: Some(prefetch.during_output), ..mixed.into() };
         Ok(self.o.forward(builder, (mixed, residual))?.0)
-    }
-
-    /// Appends the block over one token of each text and adds it to `residual`. Projections are
-    /// products over the rows of all texts.
-    pub(super) fn decode_texts(
-        &self,
-        builder: &mut Builder,
-        (x, residual): (Activation, Slice<f32>),
-        cache: &LayerKv,
-    ) -> Result<Residual> {
-        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
-        let calls = self.calls(&scopes, [DType::F32; 3]);
-        let [q, k, v] = linear::forward(builder, x.into(), calls)?;
-        let qkv = [q.y.f32()?, k.y.f32()?, v.y.f32()?];
-        builder.scope(self.scope("attention"));
-        let mixed = builder.transient("out", qkv[0].len());
-        cache.decode(builder, (qkv.map(QkvProjection::from), self.qk_norm_rope()), mixed)?;
-        let mixed = Activation::cast(builder, mixed, self.o.projection.dtypes)?;
-        Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
     /// Returns the norms of heads and RoPE for the one-token attention kernel.

@@ -116,8 +116,7 @@ impl Head {
         Ok(Saved { logits, norm, projection: out.saved })
     }
 
-    /// Appends the final norm and the logits of every row, into the given buffer. The product of
-    /// one row computes the norm.
+    /// Appends the final norm and the logits of every row, into the given buffer.
     pub(in crate::model) fn next_tokens(
         &self,
         builder: &mut Builder,
@@ -125,10 +124,7 @@ impl Head {
         logits: Slice<f32>,
     ) -> Result<()> {
         builder.scope("final norm");
-        let input = match self.rows {
-            1 => self.norm.fused_into_products(builder, x)?.0,
-            _ => self.norm.forward(builder, x, self.projection.dtypes)?.0.into(),
-        };
+        let (input, _) = self.norm.decode(builder, x, self.projection.dtypes)?;
         builder.scope("logits");
         let Some(cap) = self.softcap else {
             let call = Forward { output: Output::Into(logits), ..self.projection.call() };

@@ -7,6 +7,7 @@ use retrograph_kernels::ops::{
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
+use super::activation::Activation;
 use super::self_attention;
 use crate::config::is_bf16;
 use crate::error::Result;
@@ -108,7 +109,7 @@ impl LayerKv {
         &self,
         builder: &mut Builder,
         (qkv, norm_rope): ([QkvProjection<BufferId>; 3], QkNormRope<BufferId>),
-        out: Slice<f32>,
+        out: Activation,
     ) -> Result<()> {
         let Self { caches, positions: position, shape, window, scale, .. } = *self;
         let runs = position.len() * shape.heads * shape.splits();
@@ -126,6 +127,7 @@ impl LayerKv {
             scale,
         };
         builder.launch(attention.launch())?;
+        let out = out.written();
         let combine = DecodeAttentionCombine { partials, stats, out, position, shape, window };
         builder.launch(combine.launch())
     }

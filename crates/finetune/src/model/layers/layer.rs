@@ -106,8 +106,8 @@ impl Layer {
         Ok(self.forward_mlp(builder, x)?.0)
     }
 
-    /// Appends the layer over one token. Products compute the norms. `next` is the weight that is
-    /// read after the layer.
+    /// Appends the layer over one token of each text. `next` is the weight that is read after the
+    /// layer.
     pub(in crate::model) fn decode(
         &self,
         builder: &mut Builder,
@@ -118,31 +118,18 @@ impl Layer {
             return self.prefill(builder, x, (cache, None));
         }
         self.enter(builder, "input norm");
-        let normed = self.attention_norm.fused_into_products(builder, x)?;
+        let normed = self.attention_norm.decode(builder, x, self.attention.dtypes())?;
         let [gate, up] = self.mlp.first_weights();
         let prefetch = Prefetch { during_attention: up, during_output: gate };
         let x = self.attention.decode(builder, normed, (cache, prefetch))?;
         self.enter(builder, "mlp norm");
-        let normed = self.mlp_norm.fused_into_products(builder, x)?;
+        let normed = self.mlp_norm.decode(builder, x, self.mlp.dtypes())?;
         self.mlp.decode(builder, normed, next)
     }
 
-    /// Whether [`Layer::decode_texts`] can compute the layer.
+    /// Whether [`Layer::decode`] can compute the layer for several texts.
     pub(in crate::model) fn can_decode_texts(&self) -> bool {
         self.attention.can_decode()
-    }
-
-    /// Appends the layer over one token of each text.
-    pub(in crate::model) fn decode_texts(
-        &self,
-        builder: &mut Builder,
-        x: Residual,
-        cache: &LayerKv,
-    ) -> Result<Residual> {
-        self.enter(builder, "input norm");
-        let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
-        let x = self.attention.decode_texts(builder, (normed, saved.x), cache)?;
-        Ok(self.forward_mlp(builder, x)?.0)
     }
 
     fn forward_mlp(

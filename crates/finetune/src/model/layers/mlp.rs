@@ -11,7 +11,7 @@ use super::block_output::{self, BlockOutput};
 use super::linear::{self, Backward, Forward, Forwarded, Linear, Output};
 use super::norm::Norm;
 use super::residual::Residual;
-use super::{Builder, PassConfig, gemv};
+use super::{Builder, PassConfig, gemv, skinny};
 use crate::config::{GatedActivation, Projection};
 use crate::error::Result;
 use crate::parameters::{POST_MLP_NORM, layer_name};
@@ -151,8 +151,8 @@ impl Mlp {
         Ok(([gate, up], inner.into()))
     }
 
-    /// Appends the MLP over one token and adds it to `residual`. `next` is the weight that is read
-    /// after the MLP.
+    /// Appends the MLP over one token of each text and adds it to `residual`. `next` is the weight
+    /// that is read after the MLP.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
@@ -161,16 +161,22 @@ impl Mlp {
     ) -> Result<Residual> {
         let input = Input { prefetch: Some(self.down.projection.weight.value), ..input };
         let layers = [&self.gate, &self.up];
-        let gated =
-            gemv::can_be_gated(layers.map(|layer| (layer.weight.value, layer.lora.is_some())))
-                && self.activation == GatedActivation::Silu;
-        let Some(norm) = input.norm.filter(|_| gated) else {
-            return Ok(self.forward(builder, (input, residual))?.0);
+        let is_swiglu = self.activation == GatedActivation::Silu;
+        let operands = layers.map(|layer| (layer.weight.value, layer.lora.is_some()));
+        let inner = match input.norm {
+            Some(norm) if is_swiglu && gemv::can_be_gated(operands) => {
+                builder.scope(self.scope("gate and up"));
+                let inner = self.gate.decode_output(builder);
+                gemv::gated(builder, (input, norm), layers.map(|layer| layer.gemv(inner)))?;
+                inner.into()
+            }
+            None if is_swiglu && layers.iter().all(|layer| layer.is_skinny()) => {
+                builder.scope(self.scope("gate and up"));
+                skinny::swiglu(builder, input, layers)?
+            }
+            _ => return Ok(self.forward(builder, (input, residual))?.0),
         };
-        builder.scope(self.scope("gate and up"));
-        let inner = self.gate.gemv_output(builder);
-        gemv::gated(builder, (input, norm), layers.map(|layer| layer.gemv(inner)))?;
-        let inner = Input { prefetch: Some(next), ..Activation::from(inner).into() };
+        let inner = Input { prefetch: Some(next), ..Input::from(inner) };
         Ok(self.down.forward(builder, (inner, residual))?.0)
     }
 

@@ -16,6 +16,7 @@ mod pass_config;
 mod residual;
 mod rope;
 mod self_attention;
+mod skinny;
 
 use retrograph_kernels::DType;
 use retrograph_runtime::Slice;

@@ -73,8 +73,23 @@ impl Norm {
         Ok((normed, Saved { x, rstd }))
     }
 
+    /// Appends the norm of a decode step, in the `dtypes` in which it is read. The products that
+    /// read one row compute its norm. Also returns the residual stream.
+    pub(super) fn decode(
+        &self,
+        builder: &mut Builder,
+        residual: Residual,
+        dtypes: Dtypes,
+    ) -> Result<(Input, Slice<f32>)> {
+        if residual.x.len() == self.gamma.value.len() {
+            return self.fused_into_products(builder, residual);
+        }
+        let (normed, saved) = self.forward(builder, residual, dtypes)?;
+        Ok((normed.into(), saved.x))
+    }
+
     /// Returns one row of the residual stream as the input of products that compute its norm.
-    pub(super) fn fused_into_products(
+    fn fused_into_products(
         &self,
         builder: &mut Builder,
         residual: Residual,

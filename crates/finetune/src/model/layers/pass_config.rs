@@ -20,6 +20,8 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) bf16_branches: bool,
     /// The low-rank updates, if there are any.
     pub(in crate::model) lora: Option<LoraConfig>,
+    /// Whether the pass decodes one token of each text. Nothing of it is saved for gradients.
+    pub(in crate::model) decodes: bool,
     /// Micro-batches that run concurrently.
     pub(in crate::model) concurrent_micro_batches: u32,
     /// Minimum elements of a result for fusing its product with other products and operations.
@@ -58,6 +60,7 @@ impl PassConfig {
             compute: config.precision.dtype,
             bf16_branches: true,
             lora: config.mode.lora(),
+            decodes: false,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
             min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,
@@ -77,6 +80,7 @@ impl PassConfig {
             // The last row of a prompt is read from the stream without a norm, in f32.
             bf16_branches: false,
             lora: config.mode.lora(),
+            decodes: rows == 1,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
             min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,

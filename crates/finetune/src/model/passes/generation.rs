@@ -97,39 +97,26 @@ impl GenerationPass {
     /// As [`GenerationPass::prefill`], or if there are several texts and attention scores have a
     /// cap.
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        match cache.batch {
-            1 => Self::decode_text(config, cache),
-            _ => Self::decode_texts(config, cache),
-        }
-    }
-
-    fn decode_text(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        let mut parts = Parts::new("next token", (config, 1), cache)?;
+        let texts = cache.batch;
+        let name = if texts == 1 { "next token" } else { "next tokens" };
+        let mut parts = Parts::new(name, (config, 1), cache)?;
         parts.keep_dora_norms(true);
-        let mut x = parts.embed(parts.sampled.slice(0..1), None)?.into();
+        let mut x = match texts {
+            1 => parts.embed(parts.sampled.slice(0..1), None)?,
+            _ => parts.embed_sampled(texts)?,
+        }
+        .into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
-            let next = model.layers.get(number + 1);
-            let next = next.map_or(model.head.weight().value, Layer::first_weight);
-            let cache = cache.layer(number, &spec.layers[number]);
-            x = layer.decode(builder, x, (&cache, next))?;
-        }
-        parts.sample(x, TokenSource::Sampled)
-    }
-
-    fn decode_texts(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        let texts = cache.batch;
-        let mut parts = Parts::new("next tokens", (config, 1), cache)?;
-        parts.keep_dora_norms(true);
-        let mut x: Residual = parts.embed_sampled(texts)?.into();
-        let Parts { builder, spec, model, cache, .. } = &mut parts;
-        for (number, (layer, spec)) in model.layers.iter().zip(&spec.layers).enumerate() {
-            if !layer.can_decode_texts() {
+            if texts > 1 && !layer.can_decode_texts() {
                 let rule = "1 for a model whose attention scores have a cap".to_owned();
                 let (field, value) = ("texts", texts.to_string());
                 return Err(Error::InvalidConfig { field, value, rule });
             }
-            x = layer.decode_texts(builder, x, &cache.layer(number, spec))?;
+            let next = model.layers.get(number + 1);
+            let next = next.map_or(model.head.weight().value, Layer::first_weight);
+            let cache = cache.layer(number, &spec.layers[number]);
+            x = layer.decode(builder, x, (&cache, next))?;
         }
         parts.sample(x, TokenSource::Sampled)
     }
@@ -336,6 +323,24 @@ mod tests {
             assert_eq!(count(pass, &[&ops::SAMPLE_DRAW]), texts);
         }
         assert_eq!(two.depth(), eight.depth());
+    }
+
+    #[test]
+    fn layers_of_several_texts_in_bf16_share_launches() {
+        let pass = |mode| {
+            let model = Preset::Tiny.model();
+            let config =
+                InferenceConfig { mode, ..InferenceConfig::frozen(model, Precision::BF16) };
+            let cache = CacheConfig { batch: 3, dtype: DType::Bf16, ..cache(256) };
+            GenerationPass::decode(&config, cache).unwrap().pass
+        };
+        let full = pass(Mode::Full);
+        assert_eq!(count(&full, &[&ops::SKINNY]), 2 * 4 + 1);
+        let fused = [&ops::SWIGLU, &ops::ROPE, &ops::ADD, &ops::KV_CACHE_APPEND, &ops::CAST];
+        assert_eq!((count(&full, &fused), count(&full, &[&ops::RMS_NORM])), (0, 2 * 2 + 1));
+        // The products of q, k and v are separate beside updates of q and v.
+        let lora = pass(Mode::Lora(LoraConfig::new(8, 32.0)));
+        assert_eq!(count(&lora, &[&ops::SKINNY]), 2 * (3 + 3) + 1);
     }
 
     #[test]

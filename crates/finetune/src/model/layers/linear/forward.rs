@@ -11,6 +11,7 @@ use super::super::activation::{Activation, Input};
 use super::super::gemv::{self, GemvCall};
 use super::super::lora::{self, Down};
 use super::super::residual::Residual;
+use super::super::skinny;
 use super::layer::Linear;
 use super::products::SecondProduct;
 use crate::error::Result;
@@ -63,7 +64,7 @@ pub(in crate::model::layers) struct Saved {
     pub(super) unscaled: Option<Activation>,
 }
 
-/// Appends `y = linear(x)` of layers that share x. Layers of one row are one launch.
+/// Appends `y = linear(x)` of layers that share x. In a decode step they are one launch.
 pub(in crate::model::layers) fn forward<const N: usize>(
     builder: &mut Builder,
     input: Input,
@@ -82,6 +83,14 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         }
         let updates = gemv::forward(builder, input, &gemvs)?;
         updates.into_iter().map(|saved| saved.map(lora::Saved::F32)).collect()
+    } else if calls.iter().all(|call| call.layer.is_skinny()) {
+        let mut layers = Vec::with_capacity(N);
+        for (call, y) in calls.iter().zip(results) {
+            layers.push(call.layer.gemv(y.f32()?));
+        }
+        let accumulate = calls.iter().any(|call| call.residual.is_some());
+        skinny::forward(builder, input, (&layers, calls[0].layer.rows()), accumulate)?;
+        vec![None; N]
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
@@ -175,6 +184,9 @@ impl Linear {
 impl Forward<'_> {
     fn output(&self, builder: &mut Builder) -> Activation {
         let GemmShape { rows, outputs, .. } = self.layer.products.shape;
+        if let Some(residual) = self.residual.filter(|_| self.layer.is_skinny()) {
+            return residual.into();
+        }
         match self.output {
             Output::Transient(dtype) => {
                 Activation::transient(builder, ("out", rows * outputs), dtype.into())
@@ -194,13 +206,16 @@ impl Forward<'_> {
     /// Describes the call for one row. A layer without a bias adds the residual.
     fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
         let call = self.layer.gemv(y);
-        GemvCall { bias: call.bias.or(self.residual.filter(|_| self.adds_residual())), ..call }
+        let residual = self.residual.filter(|_| self.adds_residual());
+        GemvCall { bias: call.bias.or(residual), ..call }
     }
 
-    /// Whether the product adds the residual like a bias. This is so for one row; otherwise the
-    /// next norm adds it.
+    /// Whether the product adds the residual: like a bias for one row, in place in a decode step of
+    /// several texts. Otherwise the next norm adds it.
     fn adds_residual(&self) -> bool {
-        self.layer.is_one_row() && self.layer.bias.is_none() && self.layer.dora.is_none()
+        let layer = self.layer;
+        let free_bias = layer.bias.is_none() && layer.dora.is_none();
+        layer.is_skinny() || (layer.is_one_row() && free_bias)
     }
 
     /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `terms` is x in f16 terms, if it is split.

@@ -85,7 +85,7 @@ impl Linear {
         (weight, bias, lora): (Weight, Option<F32Weight>, Option<Lora>),
         products: Products,
     ) -> Self {
-        let bf16 = products.bf16_operand;
+        let bf16 = products.bf16_operand || (products.is_skinny && lora.is_none());
         let lora_f32 = lora.is_some_and(|lora| lora.dtype() == DType::F32);
         let dtypes = Dtypes { f32: !bf16 || lora_f32, bf16 };
         // The gradient of a bias is added in f32.
@@ -143,14 +143,25 @@ impl Linear {
     }
 
     /// Whether the layer is computed for one row, by GEMV.
-    pub(super) fn is_one_row(&self) -> bool {
+    pub(in crate::model::layers) fn is_one_row(&self) -> bool {
         self.products.shape.rows == 1
     }
 
-    /// Describes the layer of one row, without the scales and the bias of DoRA.
+    /// Whether a decode step of several texts computes the layer by [`skinny`](super::super::skinny)
+    /// products.
+    pub(in crate::model::layers) fn is_skinny(&self) -> bool {
+        self.products.is_skinny && self.lora.is_none() && self.dora.is_none()
+    }
+
+    /// Describes the layer of a decode step, without the scales and the bias of DoRA.
     pub(in crate::model::layers) fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
         let bias = self.bias.filter(|_| self.dora.is_none()).map(|bias| bias.value);
         GemvCall { weight: self.weight.value, lora: self.lora.as_ref(), bias, y }
+    }
+
+    /// Returns the bias.
+    pub(in crate::model::layers) fn bias(&self) -> Option<Slice<f32>> {
+        self.bias.map(|bias| bias.value)
     }
 
     /// Whether outputs have the scales of DoRA.
@@ -158,8 +169,14 @@ impl Linear {
         self.dora.is_some()
     }
 
-    /// Declares an output of one row.
-    pub(in crate::model::layers) fn gemv_output(&self, builder: &mut Builder) -> Slice<f32> {
-        builder.transient("out", self.products.shape.outputs)
+    /// Declares the output of a decode step.
+    pub(in crate::model::layers) fn decode_output(&self, builder: &mut Builder) -> Slice<f32> {
+        let GemmShape { rows, outputs, .. } = self.products.shape;
+        builder.transient("out", rows * outputs)
+    }
+
+    /// Returns the number of rows.
+    pub(in crate::model::layers) fn rows(&self) -> usize {
+        self.products.shape.rows
     }
 }

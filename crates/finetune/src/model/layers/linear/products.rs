@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use retrograph_kernels::ops::{
     DType, Dequantize, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
-    GemmConfig, GemmShape, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop,
-    TensorView, Wgrad, WgradSquares,
+    GemmConfig, GemmShape, SkinnyFprop, SkinnyLayer, Split, SplitKSum, SplitMatrix, SwiGluDgrad,
+    SwiGluFprop, TensorView, Wgrad, WgradSquares,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -39,6 +39,9 @@ pub(super) struct Products {
     pub(super) forward_splits: usize,
     /// Split-K of the gradient of the input; 1 for none.
     pub(super) backward_splits: usize,
+    /// Whether a decode step of several texts computes the product by [`SkinnyFprop`] with x in
+    /// bf16 and the residual.
+    pub(super) is_skinny: bool,
     /// Launches of the same sizes that run concurrently with each product, and with one launch of
     /// all layers that have the same input and sizes.
     concurrent: [u32; 2],
@@ -67,9 +70,11 @@ impl Products {
         let concurrent = [siblings + 1, 1].map(|each| each * config.concurrent_micro_batches - 1);
         let min_fused_elements = config.min_fused_elements;
         let weights = Self::weights(&weight, shape, config);
+        let decodes = config.decodes && shape.rows > 1;
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias.
-        let whole = bias.is_some() || Self::is_skinny(config, shape);
+        let is_skinny = Self::is_skinny(config, shape);
+        let whole = bias.is_some() || is_skinny;
         let forward_splits = if whole { 1 } else { shape.fprop_splits(config) };
         let backward_splits = shape.dgrad_splits(config);
         Self {
@@ -82,6 +87,7 @@ impl Products {
             bf16_operand,
             forward_splits,
             backward_splits,
+            is_skinny: is_skinny && decodes,
             concurrent,
             min_fused_elements,
         }
@@ -328,7 +334,10 @@ impl Products {
             && compute == DType::Bf16
             && SkinnyFprop::<BufferId>::supports(shape)
         {
-            return builder.launch(SkinnyFprop { x, w, bias, y, shape }.launch());
+            let (x, prefetch, accumulate, rows) = (x.into(), None, false, shape.rows);
+            let layers = &[SkinnyLayer { w, bias, y }];
+            let product = SkinnyFprop { x, layers, accumulate, prefetch, rows };
+            return builder.launch(product.launch());
         }
         let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, product.launch_in(compute))
