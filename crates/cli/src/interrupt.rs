@@ -43,6 +43,11 @@ pub(crate) fn install() -> Result<(), CliError> {
         unsafe { low_level::register(signal, move || received(signal, start)) }
             .map_err(CliError::Interrupt)?;
     }
+    // A write beyond the limit of a file's size then fails like a write to a full disk.
+    #[cfg(unix)]
+    // SAFETY: the handler does nothing.
+    unsafe { low_level::register(signal_hook::consts::SIGXFSZ, || ()) }
+        .map_err(CliError::Interrupt)?;
     Ok(())
 }
 
