@@ -62,6 +62,12 @@ fn received(signal: i32, start: Instant) {
     STOP.store(true, Ordering::SeqCst);
 }
 
+/// Whether a signal has set the flag.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_asked() -> bool {
+    STOP.load(Ordering::SeqCst)
+}
+
 /// Makes the first signal set a flag, and returns the flag.
 pub(crate) fn defer() -> &'static AtomicBool {
     DEFERRED.store(true, Ordering::SeqCst);

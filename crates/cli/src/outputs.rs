@@ -4,9 +4,10 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::temporary::{folder_of, require_writable};
+use retrograph_finetune::temporary::{folder_of, followed, require_writable};
 
 use crate::error::CliError;
+use crate::file::standard_stream;
 
 /// Number of leading bytes of an existing file that are checked.
 const CHECKED_BYTES: u64 = 256;
@@ -30,8 +31,9 @@ pub(crate) fn require(outputs: &[Output<'_>], inputs: &[PathBuf]) -> Result<(), 
         if found.as_ref().is_some_and(Metadata::is_dir) {
             return Err(CliError::write(what, path, "it is a folder; give a file"));
         }
-        if found.as_ref().is_some_and(|found| !found.is_file()) {
-            // Devices and pipes are written to, not replaced.
+        let is_written = |found: &Metadata| !found.is_file() || standard_stream(found).is_some();
+        if found.as_ref().is_some_and(is_written) {
+            // Devices, pipes and standard streams are written to, not replaced.
             continue;
         }
         if inputs.iter().any(|input| is_same(input, path)) {
@@ -59,8 +61,8 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
 /// Checks that files can be created in the folder of `path`.
 fn require_folder(what: &'static str, path: &Path) -> Result<(), CliError> {
     // A link may lead to another folder.
-    let target = path.canonicalize();
-    let folder = folder_of(target.as_deref().unwrap_or(path));
+    let target = resolved(path);
+    let folder = folder_of(&target);
     if !folder.is_dir() {
         return Err(CliError::write(what, path, "there is no such folder; create it first"));
     }
@@ -96,9 +98,13 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Resolves the links of the existing part of `path`.
 fn resolved(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| match path.file_name() {
-        Some(name) => resolved(folder_of(path)).join(name),
-        None => path.to_owned(),
+    path.canonicalize().unwrap_or_else(|_| {
+        // A link may lead to a file that does not exist yet.
+        let path = followed(path).unwrap_or_else(|_| path.to_owned());
+        match path.file_name() {
+            Some(name) => resolved(folder_of(&path)).join(name),
+            None => path,
+        }
     })
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::adapter::AdapterError;
-use crate::temporary::{directory_in, folder_of, is_temporary, require_writable};
+use crate::temporary::{directory_in, folder_of, followed, is_temporary, require_writable};
 
 /// A directory under construction.
 #[derive(Debug)]
@@ -91,22 +91,6 @@ pub fn place_of(path: &Path) -> io::Result<PathBuf> {
         place = above;
     }
     Ok(place.to_owned())
-}
-
-/// Returns the target of links, which need not exist.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    /// The limit of Linux.
-    const MAX_LINKS: usize = 40;
-    let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        match std::fs::read_link(&path) {
-            Ok(target) => path = folder_of(&path).join(target),
-            // `.` and `..` have no name that could be replaced.
-            Err(_) if path.file_name().is_none() => return path.canonicalize(),
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("it is a link to itself"))
 }
 
 /// Whether there is a directory at `path` that can be filled but not replaced.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
@@ -31,6 +31,25 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Returns the folder of `path`.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// Returns the target of links, which need not exist.
+///
+/// # Errors
+/// If there are too many links.
+pub fn followed(path: &Path) -> io::Result<PathBuf> {
+    /// The limit of Linux.
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match std::fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            // `.` and `..` have no name that could be replaced.
+            Err(_) if path.file_name().is_none() => return path.canonicalize(),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("it is a link to itself"))
 }
 
 /// Checks that files can be created in `folder`, by creating one.

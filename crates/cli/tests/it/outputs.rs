@@ -71,7 +71,10 @@ fn a_link_to_a_directory_and_the_current_directory_are_filled() {
     std::fs::create_dir(place.path("empty")).unwrap();
     symlink("empty", place.path("link")).unwrap();
     symlink("absent", place.path("dangling")).unwrap();
-    lora(&place, &["--adapter-out", "link", "--model-out", "dangling"]).good();
+    symlink("checkpoints", place.path("saved")).unwrap();
+    let given = ["--adapter-out", "link", "--model-out", "dangling", "--checkpoint", "saved"];
+    lora(&place, &given).good();
+    assert!(place.path("saved").is_symlink() && place.path("checkpoints/latest").is_file());
     assert!(place.path("empty/adapter_model.safetensors").is_file());
     assert!(place.path("absent/model.safetensors").is_file());
     assert!(place.path("link").is_symlink() && place.path("dangling").is_symlink());

@@ -57,6 +57,19 @@ fn files(place: &Place) -> Vec<String> {
     names
 }
 
+/// A report to a pipe without a reader waits for one, and then for a signal.
+#[test]
+fn a_signal_ends_the_wait_for_the_reader_of_a_pipe() {
+    let place = Place::new();
+    fifo(&place.path("pipe"));
+    let command = place.command(&["--steps", "2", "--report", "pipe", "--sample", "0"]);
+    let (child, out) = until(command, "loss");
+    std::thread::sleep(Duration::from_millis(300));
+    send(&child, "-TERM");
+    assert_eq!(end(child).code(), Some(1));
+    drop(out);
+}
+
 #[test]
 fn a_command_that_waits_for_its_data_ends_at_the_first_signal() {
     let place = Place::new();

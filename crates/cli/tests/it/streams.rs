@@ -181,3 +181,47 @@ fn control_characters_in_model_files_are_escaped() {
     assert!(done.out.contains(r"\u{1b}]0;title\u{7}"), "{}", done.out);
     assert!(!done.out.contains('\u{1b}'), "{}", done.out);
 }
+
+#[test]
+fn a_link_to_standard_output_is_written_and_not_replaced() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    symlink("/proc/self/fd/1", place.path("out")).unwrap();
+    let is_link = || place.path("out").is_symlink();
+    let train = ["--steps", "1", "--sample", "0"];
+    for (option, words) in [("--report", "\"losses\": ["), ("--plot", "<svg"), ("--dot", "digraph")]
+    {
+        let done = place.finetune(&[&train[..], &[option, "out"]].concat()).good();
+        assert!(done.out.contains(words) && is_link(), "{option}: {}", done.out);
+        // A file keeps all that is printed.
+        let file = fs::File::create(place.path("printed")).unwrap();
+        let mut command = place.command(&[&train[..], &[option, "out"]].concat());
+        assert!(command.stdout(file).status().unwrap().success());
+        let printed = fs::read_to_string(place.path("printed")).unwrap();
+        assert!(printed.contains(words) && printed.contains("train "), "{option}: {printed}");
+        assert!(is_link());
+    }
+    symlink("new", place.path("link")).unwrap();
+    place.finetune(&[&train[..], &["--report", "link"]].concat()).good();
+    assert!(place.path("link").is_symlink() && place.path("new").is_file());
+    let line = "finetune --text text --device sim --layers 1 --steps 1 --seq 8 --sample 0";
+    let mut command = Command::new("bash");
+    let line = format!("\"$R\" {line} --discard --report >(cat > got; touch done)");
+    command.current_dir(place.path("")).args(["-c", &line]);
+    command.env("R", env!("CARGO_BIN_EXE_retrograph"));
+    Done::from(command).good();
+    while !place.path("done").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(fs::read_to_string(place.path("got")).unwrap().contains("\"losses\""));
+}
+
+#[test]
+fn a_file_above_the_size_limit_is_reported_like_a_full_disk() {
+    let place = Place::new();
+    let line = "finetune --text text --device sim --layers 1 --hidden 16 --heads 2 --steps 2";
+    let line = format!("ulimit -f 16; exec \"$0\" {line} --seq 8 --sample 0 --checkpoint c");
+    let mut command = Command::new("sh");
+    command.current_dir(place.path("")).args(["-c", &line, env!("CARGO_BIN_EXE_retrograph")]);
+    Done::from(command).bad(&["the checkpoint", "File too large"]);
+}

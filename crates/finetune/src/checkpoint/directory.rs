@@ -13,7 +13,7 @@ use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, StateReader, write_checkpoint};
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
-use crate::temporary::builder;
+use crate::temporary::{builder, followed};
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
@@ -47,7 +47,7 @@ impl CheckpointDirectory {
     pub fn create(path: &Path) -> Result<Self> {
         let directory = Self::at(path);
         directory.require_directory()?;
-        std::fs::create_dir_all(path).map_err(directory.unwritable(path))?;
+        directory.create_folder().map_err(directory.unwritable(path))?;
         Ok(directory)
     }
 
@@ -209,7 +209,7 @@ impl CheckpointDirectory {
         let name = file_name(header.next_step);
         let path = self.path.join(&name);
         let written = (|| {
-            std::fs::create_dir_all(&self.path).map_err(self.unwritable(&path))?;
+            self.create_folder().map_err(self.unwritable(&path))?;
             self.set_aside(&path, header).map_err(self.unwritable(&path))?;
             write_checkpoint(&path, header, parameters, state)?;
             self.point_to(&name).map_err(self.unwritable(&self.path.join(LATEST)))
@@ -265,6 +265,11 @@ impl CheckpointDirectory {
                 Err(CheckpointError::NotADirectory { path: self.path.clone() }.into())
             }
             _ => Ok(()),
+    /// Creates the directory, or the directory to which the path is a link.
+    fn create_folder(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(followed(&self.path)?)
+    }
+
         }
     }
 
