@@ -21,6 +21,8 @@ use crate::temporary::{directory_in, folder_of, followed, is_temporary, require_
 pub(crate) struct NewDirectory {
     temporary: TempDir,
     path: PathBuf,
+    /// Files that the directory may replace.
+    replaceable: Vec<String>,
     /// Whether the files are renamed into the directory at `path` one by one.
     in_place: bool,
     /// Keeps other processes from removing the temporary directory.
@@ -38,7 +40,8 @@ impl NewDirectory {
         let place = if in_place { &path } else { folder_of(&path) };
         std::fs::create_dir_all(place).map_err(failed)?;
         let (temporary, lock) = directory_in(place).map_err(failed)?;
-        Ok(Self { temporary, path, in_place, lock })
+        let replaceable = replaceable.iter().map(|&name| name.to_owned()).collect();
+        Ok(Self { temporary, path, replaceable, in_place, lock })
     }
 
     /// The directory to fill. The caller synchronizes each file.
@@ -47,29 +50,55 @@ impl NewDirectory {
     }
 
     /// Renames the directory to its path.
+    ///
+    /// # Errors
+    /// [`AdapterError::Occupied`] if the path now holds a file that is not replaceable, which then
+    /// stays; [`AdapterError::Write`] if renaming fails.
     pub(crate) fn publish(self) -> Result<(), AdapterError> {
-        let Self { temporary, path, in_place, lock } = self;
-        let put = || {
-            File::open(temporary.path())?.sync_all()?;
-            if in_place {
-                for entry in std::fs::read_dir(temporary.path())? {
-                    let entry = entry?;
-                    std::fs::rename(entry.path(), path.join(entry.file_name()))?;
-                }
-                return File::open(&path)?.sync_all();
-            }
-            if is_filled(&path) {
-                // The old directory now has the temporary name and is removed with it.
-                exchange(temporary.path(), &path)?;
-            } else {
-                std::fs::rename(temporary.path(), &path)?;
-            }
-            File::open(folder_of(&path))?.sync_all()
-        };
-        let done = put().map_err(|source| AdapterError::Write { path: path.clone(), source });
+        let Self { temporary, path, replaceable, in_place, lock } = self;
+        let replaceable: Vec<&str> = replaceable.iter().map(String::as_str).collect();
+        let failed = |source| AdapterError::Write { path: path.clone(), source };
+        File::open(temporary.path()).and_then(|new| new.sync_all()).map_err(failed)?;
+        if in_place {
+            require_free(&path, &replaceable)?;
+            fill(temporary.path(), &path).map_err(failed)?;
+        } else {
+            replace(temporary.path(), &path, &replaceable)?;
+            File::open(folder_of(&path)).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        }
         drop(lock);
-        done
+        Ok(())
     }
+}
+
+/// Renames the files in `new` into the directory `path`.
+fn fill(new: &Path, path: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(new)? {
+        let entry = entry?;
+        std::fs::rename(entry.path(), path.join(entry.file_name()))?;
+    }
+    File::open(path)?.sync_all()
+}
+
+/// Renames the directory `new` to `path`. If there is a directory with files, it gets the name
+/// `new`, unless it has a file that is not replaceable.
+fn replace(new: &Path, path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
+    let failed = |source| AdapterError::Write { path: path.to_owned(), source };
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
+    match std::fs::rename(new, path) {
+        Err(error) if matches!(error.kind(), AlreadyExists | DirectoryNotEmpty) => {}
+        renamed => return renamed.map_err(failed),
+    }
+    require_free(path, replaceable)?;
+    exchange(new, path).map_err(failed)?;
+    // Another program may have written a file between the check and the exchange.
+    require_free(new, replaceable).map_err(|error| match (exchange(new, path), error) {
+        (Ok(()), AdapterError::Occupied { entry, .. }) => {
+            AdapterError::Occupied { path: path.to_owned(), entry }
+        }
+        (Err(source), _) => failed(source),
+        (_, error) => error,
+    })
 }
 
 /// The directory in which a temporary one is created for a directory at `path`, or the nearest one
@@ -112,7 +141,7 @@ fn is_mount_point(_path: &Path) -> bool {
     false
 }
 
-/// Checks that `path` holds only files named `replaceable`.
+/// Checks that `path` holds only files named `replaceable`, and no directory of such a name.
 pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
     let failed = |source| AdapterError::Read { path: path.to_owned(), source };
     let entries = match std::fs::read_dir(path) {
@@ -121,19 +150,17 @@ pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), Adap
         Err(source) => return Err(failed(source)),
     };
     for entry in entries {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
         if is_temporary(&name) {
             continue;
         }
-        if !replaceable.contains(&name.as_str()) {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory || !replaceable.contains(&name.as_str()) {
             return Err(AdapterError::Occupied { path: path.to_owned(), entry: name });
         }
     }
     Ok(())
-}
-
-fn is_filled(path: &Path) -> bool {
-    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Exchanges the names of two directories.
@@ -242,9 +269,11 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         for text in ["first", "second"] {
             let (temporary, lock) = directory_in(&path).unwrap();
-            let new = NewDirectory { temporary, path: path.clone(), in_place: true, lock };
-            require_free(&path, &["a"]).unwrap();
+            let (path, replaceable) = (path.clone(), vec!["a".to_owned()]);
+            let new = NewDirectory { temporary, path, replaceable, in_place: true, lock };
+            require_free(&new.path, &["a"]).unwrap();
             std::fs::write(new.path().join("a"), text).unwrap();
+            let path = new.path.clone();
             new.publish().unwrap();
             assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), text);
             assert_eq!(files(&path), ["a"]);
@@ -257,6 +286,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_appears_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        for replaceable in [&["a"][..], &[]] {
+            for in_place in [false, true] {
+                std::fs::create_dir(&path).unwrap();
+                let mut new = NewDirectory::create(&path, replaceable).unwrap();
+                if in_place {
+                    (new.temporary, new.lock) = directory_in(&path).unwrap();
+                    new.in_place = true;
+                }
+                std::fs::write(new.path().join("a"), "new").unwrap();
+                std::fs::write(path.join("thesis"), "years of work").unwrap();
+                let error = new.publish().unwrap_err().to_string();
+                assert!(error.contains("result` holds `thesis`"), "{error}");
+                assert_eq!(files(&path), ["thesis"]);
+                assert_eq!(files(folder.path()), ["result"]);
+                std::fs::remove_dir_all(&path).unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn files_of_another_kind_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("thesis"), "years of work").unwrap();
@@ -264,5 +316,10 @@ mod tests {
         assert!(error.contains("thesis"), "{error}");
         let file = folder.path().join("thesis");
         assert!(matches!(put(&file, "x"), Err(AdapterError::Read { .. })));
+        let inside = folder.path().join("result/a");
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::write(inside.join("thesis"), "years of work").unwrap();
+        let error = put(&folder.path().join("result"), "x").unwrap_err().to_string();
+        assert!(error.contains("holds `a`") && inside.join("thesis").exists(), "{error}");
     }
 }
