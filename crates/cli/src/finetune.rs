@@ -55,7 +55,11 @@ fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, 
         (None, Some(path)) => Some(Checkpoints::of_first_rank(path)),
         (resumed, _) => resumed,
     };
-    if let (Some(checkpoints), true) = (&checkpoints, writes) {
+    let done = config.trained.steps();
+    if done > 0 && done >= config.until {
+        let until = config.until;
+        fact("steps", format!("none to train: {done} are done, and the run ends after {until}"));
+    } else if let (Some(checkpoints), true) = (&checkpoints, writes) {
         let path = checkpoints.directory.path().join(RUN_FILE);
         write("the configuration", &path, &config.file())?;
     }

@@ -145,7 +145,7 @@ impl Results<'_> {
         match self.best(run) {
             Err(error) => self.failures.note::<()>(Err(error)).unwrap_or_default(),
             Ok(None) => self.last(run, adapter, model),
-            Ok(Some((best, weights))) => self.exported((best, weights), adapter, model),
+            Ok(Some(best)) => self.exported(best, adapter, model),
         }
         if let Some(directory) = &run.checkpoints {
             if let Some(Some(path)) = self.failures.note(directory.latest()) {
@@ -175,22 +175,28 @@ impl Results<'_> {
     }
 
     /// Opens the best checkpoint, if the run keeps one.
-    fn best(&self, run: &Run<'_>) -> Result<Option<(Checkpoint, HeldOutLoss)>, CliError> {
+    fn best(&self, run: &Run<'_>) -> Result<Option<Checkpoint>, CliError> {
         let keeps = self.config.held_out.save_best && self.config.writes();
         let (Some(directory), true) = (&run.checkpoints, keeps) else {
             return Ok(None);
         };
         // A run that was interrupted may have measured nothing.
-        let Some(best) = HeldOutLoss::best(run.trainer.held_out()) else { return Ok(None) };
+        if directory.best()?.is_none() {
+            fact("best", "no checkpoint was kept; the weights are those of the last step");
+            return Ok(None);
+        }
         let checkpoint = directory.open_best()?;
-        fact("best", format!("loss {:.4} on held-out data after {} steps", best.loss, best.steps));
-        Ok(Some((checkpoint, best)))
+        let header = checkpoint.header();
+        if let Some(HeldOutLoss { loss, steps, .. }) = header.held_out_loss() {
+            fact("best", format!("loss {loss:.4} on held-out data after {steps} steps"));
+        }
+        Ok(Some(checkpoint))
     }
 
     /// Writes adapter and model of the best checkpoint.
     fn exported(
         &mut self,
-        (checkpoint, best): (Checkpoint, HeldOutLoss),
+        checkpoint: Checkpoint,
         adapter: Option<AdapterOutput<'_>>,
         model: Option<ModelOutput<'_>>,
     ) {
@@ -202,7 +208,7 @@ impl Results<'_> {
             let written = export::adapter(output, config, &mut weights);
             self.failures.note(written.inspect(|_| fact("adapter", output.folder.display())));
         }
-        let facts = [self.config.fact(best.steps as usize)];
+        let facts = [self.config.fact(checkpoint.header().next_step as usize)];
         if let Some(output) = model {
             let output = ModelOutput { base, facts: &facts, ..output };
             self.failures.note(export::weights(output, config, &mut weights));

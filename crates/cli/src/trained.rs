@@ -86,6 +86,14 @@ impl Trained {
         }
     }
 
+    /// Returns the number of steps of the run that are done.
+    pub(crate) fn steps(&self) -> u32 {
+        match self {
+            Self::Checkpoint(checkpoint) => checkpoint.header().next_step,
+            Self::Nothing | Self::Adapter(_) => 0,
+        }
+    }
+
     /// Prints the checkpoint or the adapter.
     pub(crate) fn show(&self) {
         match self {

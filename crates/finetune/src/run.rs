@@ -44,7 +44,7 @@ pub struct HeldOut<'a> {
     pub every: u32,
     /// Measurements without a new minimum after which the run ends; `None` for no limit.
     pub patience: Option<u32>,
-    /// Whether the checkpoint of the lowest loss is kept:
+    /// Whether the checkpoint of the lowest loss is kept, of the losses since a run keeps it:
     /// [`CheckpointDirectory::best`](crate::checkpoint::CheckpointDirectory::best) names it.
     pub keep_best: bool,
 }
@@ -201,12 +201,26 @@ impl<'a> Run<'a> {
             self.trainer.keep_held_out(found);
         }
         let Some(held_out) = &self.held_out else { return Ok(false) };
-        let (over, losses) = (held_out.is_over(self.trainer.held_out()), self.trainer.held_out());
-        let best = HeldOutLoss::best(losses).is_some_and(|best| best.steps == done);
-        if held_out.keep_best && best {
+        let over = held_out.is_over(self.trainer.held_out());
+        if held_out.keep_best && self.decided_by_first(self.is_best()?)? {
             self.save_between(on, Self::save_best)?;
         }
         Ok(over)
+    }
+
+    /// Whether the newest held-out loss is below that of the best checkpoint. A lower loss without
+    /// a checkpoint does not count.
+    fn is_best(&self) -> Result<bool> {
+        let (Some(directory), Some(newest)) = (&self.checkpoints, self.trainer.held_out().last())
+        else {
+            return Ok(false);
+        };
+        if self.trainer.ranks().rank > 0 {
+            // The first rank decides.
+            return Ok(false);
+        }
+        let saved = directory.best_loss(&self.trainer.header(self.data.fingerprint())?);
+        Ok(saved.is_none_or(|saved| newest.loss < saved.loss))
     }
 
     /// Saves between two steps. A file that cannot be written does not end the run.

@@ -161,3 +161,51 @@ fn a_held_out_loss_that_is_not_finite_ends_the_run() {
     let done = done.bad(&["held-out data is NaN", "--lr", "no checkpoint was written"]);
     assert!(!place.path("c/latest").exists(), "{}", done.out);
 }
+
+#[test]
+fn a_run_that_is_complete_is_not_trained_and_keeps_its_configuration() {
+    let place = Place::new();
+    train(&place, &["--steps", "6", "--checkpoint", "c"]).good();
+    let file = || std::fs::read_to_string(place.path("c/run.toml")).unwrap();
+    let before = file();
+    let done = train(&place, &["--steps", "3", "--checkpoint", "c", "--resume"]).good();
+    assert!(done.out.contains("none to train: 6 are done, and the run ends after 3"));
+    assert_eq!(file(), before);
+}
+
+/// The first part of the run keeps no best checkpoint.
+#[test]
+fn a_resumed_run_exports_the_best_checkpoint_that_it_names() {
+    let place = Place::new();
+    let held_out = ["--holdout", "0.2", "--eval-every", "1", "--checkpoint", "c"];
+    let rates = ["--lr", "0.3", "--schedule", "constant", "--warmup", "4", "--mode", "lora"];
+    let run = |further: &[&str]| train(&place, &[&held_out[..], &rates, further].concat()).good();
+    run(&["--steps", "8"]);
+    let resume = ["--resume", "--save-best", "--steps"];
+    for (steps, out) in [("8", "none"), ("9", "a"), ("14", "b")] {
+        let done = run(&[&resume[..], &[steps, "--adapter-out", out]].concat());
+        let best = std::fs::read_to_string(place.path("c/best")).ok();
+        let Some(best) = best else {
+            assert!(done.out.contains("no checkpoint was kept; the weights"), "{}", done.out);
+            assert_eq!(out, "none");
+            continue;
+        };
+        let step = best.trim().trim_start_matches("step-").trim_start_matches('0');
+        let step = step.trim_end_matches(".safetensors");
+        let named = format!("on held-out data after {step} steps");
+        let line = done.out.lines().find(|line| line.starts_with("best")).unwrap();
+        assert!(line.contains(&named) && step.parse::<u32>().unwrap() > 8, "{best}{}", done.out);
+        let exported = format!("{out}-of-best");
+        let mut command = place.program();
+        command.args(["export", "--checkpoint", "c", "--best", "--adapter-only", "--out"]);
+        Done::from({
+            command.arg(&exported);
+            command
+        })
+        .good();
+        let weights = |folder: &str| {
+            std::fs::read(place.path(folder).join("adapter_model.safetensors")).unwrap()
+        };
+        assert!(weights(out) == weights(&exported));
+    }
+}

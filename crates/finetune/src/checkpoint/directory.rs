@@ -10,7 +10,7 @@ use retrograph_runtime::open_regular;
 use super::error::{CheckpointError, Kept};
 use super::read::read_header;
 use super::write::{UNFINISHED, persist};
-use super::{Checkpoint, Header, StateReader, write_checkpoint};
+use super::{Checkpoint, Header, HeldOutLoss, StateReader, write_checkpoint};
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 use crate::temporary::{builder, followed};
@@ -181,6 +181,12 @@ impl CheckpointDirectory {
         }
     }
 
+    /// Returns the held-out loss of the best checkpoint, if it is of the run of `header`.
+    pub(crate) fn best_loss(&self, header: &Header) -> Option<HeldOutLoss> {
+        let best = read_header(&self.best().ok()??).ok()?;
+        best.held_out_loss().filter(|_| best.is_of_run_of(header))
+    }
+
     /// Opens the checkpoint at `path`, which the file `pointer` names.
     fn open_named(&self, pointer: &str, path: &Path) -> Result<Checkpoint> {
         if std::fs::symlink_metadata(path).is_err_and(|reason| reason.kind() == ErrorKind::NotFound)
@@ -259,17 +265,17 @@ impl CheckpointDirectory {
         }
     }
 
+    /// Creates the directory, or the directory to which the path is a link.
+    fn create_folder(&self) -> std::io::Result<()> {
+        std::fs::create_dir_all(followed(&self.path)?)
+    }
+
     fn require_directory(&self) -> Result<()> {
         match std::fs::metadata(&self.path) {
             Ok(found) if !found.is_dir() => {
                 Err(CheckpointError::NotADirectory { path: self.path.clone() }.into())
             }
             _ => Ok(()),
-    /// Creates the directory, or the directory to which the path is a link.
-    fn create_folder(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(followed(&self.path)?)
-    }
-
         }
     }
 

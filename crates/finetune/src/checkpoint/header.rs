@@ -75,6 +75,11 @@ impl Header {
         }
     }
 
+    /// Returns the held-out loss of the weights in the checkpoint, if it was measured.
+    pub fn held_out_loss(&self) -> Option<HeldOutLoss> {
+        self.held_out.iter().copied().rfind(|found| found.steps == self.next_step)
+    }
+
     /// Returns whether both headers belong to one run: same configuration and data, and equal
     /// losses in all steps that both have.
     pub(super) fn is_of_run_of(&self, other: &Self) -> bool {

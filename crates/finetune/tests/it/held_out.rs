@@ -155,6 +155,40 @@ fn a_run_ends_after_measurements_without_a_new_minimum() {
     assert!(error.contains("no run has kept its best"), "{error}");
 }
 
+/// A lower loss of an earlier part of the run has no checkpoint.
+#[test]
+fn the_best_checkpoint_is_the_best_of_those_that_were_kept() {
+    let config = diverging();
+    let data = [&examples(0), &examples(1)];
+    let mut whole = with_held_out(start(&config), data, 2);
+    let losses = run(&mut whole, 38);
+    let best = HeldOutLoss::best(&losses).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let mut first = with_held_out(start(&config), data, 2);
+    first.checkpoints = Some(directory.clone());
+    run(&mut first, best.steps);
+    drop(first);
+    assert_eq!(directory.best().unwrap(), None);
+    let mut later = losses.iter().filter(|found| found.steps > best.steps);
+    let mut lowest: Option<HeldOutLoss> = None;
+    for until in [best.steps + 2, best.steps + 4] {
+        let mut checkpoint = directory.open_latest().unwrap();
+        let source = Source::Checkpoint(&mut checkpoint);
+        let trainer = planned(&config).start(&device().modules(), source, &mut |_| ()).unwrap();
+        let mut resumed = with_held_out(trainer, data, 2);
+        resumed.checkpoints = Some(directory.clone());
+        resumed.held_out.as_mut().unwrap().keep_best = true;
+        run(&mut resumed, until);
+        let found = *later.next().unwrap();
+        assert!(found.steps == until && found.loss > best.loss, "{losses:?}");
+        if lowest.is_none_or(|lowest| found.loss < lowest.loss) {
+            lowest = Some(found);
+        }
+        assert_eq!(directory.open_best().unwrap().header().held_out_loss(), lowest);
+    }
+}
+
 #[test]
 fn the_memory_for_it_is_planned() {
     let config = config(Mode::Full, 2);
