@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::export::read_files_of;
 use retrograph_finetune::new_directory::place_of;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
@@ -111,6 +112,10 @@ impl RunConfig {
         // Claimed only after the data are read, so that a signal before leaves no directory.
         let claimed = default_output(&mut arguments);
         require_folders(&arguments)?;
+        if let (Some(base), Some(_)) = (&base, &arguments.output.model_out) {
+            // The directory may change during training.
+            read_files_of(base)?;
+        }
         if arguments.output.adapter_out.is_some() {
             training.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
         }

@@ -1,8 +1,10 @@
 //! Exported models on the command line.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
-use crate::models::{run, train, write_model};
+use crate::models::{run, train, write_chat_model, write_model};
 use crate::program::{Done, Place, json};
 
 /// Runs `retrograph generate` with greedy decoding.
@@ -140,4 +142,42 @@ fn output_paths_are_checked_before_anything_is_read() {
     run(&place, &["export", "--model", "absent", "--out", "o"]).bad(&["absent", "config.json"]);
     run(&place, &["export", "--checkpoint", "absent", "--out", "o"]).bad(&["no checkpoint"]);
     assert!(!place.path("o").exists() && !place.path("m").exists());
+}
+
+#[test]
+fn only_files_of_the_model_are_copied_even_if_they_disappear() {
+    let place = Place::new();
+    write_chat_model(&place, 256);
+    for own in [".env", "train.jsonl", "notes.txt"] {
+        fs::write(place.path("model").join(own), "secret").unwrap();
+    }
+    fs::write(place.path("model/LICENSE"), "mine").unwrap();
+    let mut command = place.program();
+    command.args(["finetune", "--model", "model", "--text", "text", "--device", "sim"]);
+    command.args(["--batch", "2", "--seq", "8", "--sample", "0", "--mode", "lora"]);
+    command.args(["--steps", "40", "--model-out", "m"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("train")));
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "LICENSE"] {
+        fs::rename(place.path("model").join(name), place.path(name)).unwrap();
+    }
+    lines.for_each(drop);
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(
+        names(&place, "m"),
+        [
+            "LICENSE",
+            "README.md",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json"
+        ]
+    );
+    let read = |path: &str| fs::read(place.path(path)).unwrap();
+    assert!(read("m/tokenizer.json") == read("tokenizer.json"));
 }

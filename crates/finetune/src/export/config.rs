@@ -7,17 +7,14 @@ use super::{ExportError, WeightType};
 use crate::config::{LongRope, ModelConfig, RopeScaling, SlidingWindow, Yarn};
 use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
-use crate::json_file::read_json;
 
 /// The context length that is written for a model without a base. RoPE itself has no limit.
 pub(super) const POSITIONS: usize = 2048;
 
 /// Returns `config.json` of `base` with `dtype`; `None` keeps the dtype.
 pub(super) fn of_base(base: &ModelDirectory, dtype: Option<WeightType>) -> Result<Value> {
-    let path = base.path().join("config.json");
-    let text = read_json(&path).map_err(|source| HubError::Read { path: path.clone(), source })?;
-    let mut config: Map<String, Value> = serde_json::from_slice(&text)
-        .map_err(|error| HubError::Json { path, reason: error.to_string() })?;
+    let mut config: Map<String, Value> = serde_json::from_slice(base.config_text())
+        .map_err(|error| HubError::json(&base.path().join("config.json"), error))?;
     if let Some(dtype) = dtype {
         // Newer versions of `transformers` write `dtype` and read both.
         let key = if config.contains_key("dtype") { "dtype" } else { "torch_dtype" };

@@ -1,10 +1,11 @@
 //! A model directory in Hugging Face format: configuration, weights in shards, tokenizer, card.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safetensors::tensor::Dtype;
 use serde_json::{Map, Value, json};
 
+use super::copied::{self, GENERATION};
 use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
 use crate::adapter::AdapterError;
@@ -12,25 +13,18 @@ use crate::error::{Error, Result};
 use crate::hub::{INDEX, ModelDirectory, SINGLE};
 use crate::new_directory::{NewDirectory, require_free};
 use crate::tensor_file::{self, Entry};
-use crate::tokenizer::{GenerationConfig, TOKENIZER_FILE, Tokenizer};
+use crate::tokenizer::TOKENIZER_FILE;
 
 /// Default maximum bytes of a weight file.
 pub const MAX_SHARD_BYTES: u64 = 5_000_000_000;
-
-/// The default sampling parameters and end tokens.
-const GENERATION: &str = "generation_config.json";
-/// File extensions of weights. Weight files of the base model are not copied.
-const WEIGHTS: [&str; 9] =
-    ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
-/// Files that are not copied: they are written anew, or belong to other weights.
-const NOT_COPIED: [&str; 4] = ["config.json", card::CARD, INDEX, "adapter_config.json"];
 
 /// The destination of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelOutput<'a> {
     /// The directory, which must be empty or not exist.
     pub folder: &'a Path,
-    /// The base model: configuration, tokenizer and all other files except weights are copied.
+    /// The base model: configuration, tokenizer, chat template, license and other
+    /// [files of a model](super::read_files_of) are copied.
     /// Without a base model, the output gets a tokenizer whose tokens are bytes.
     pub base: Option<&'a ModelDirectory>,
     /// The stored type. With `None`, each tensor keeps its type in the base model; without a base
@@ -93,7 +87,11 @@ pub fn write_model(
     };
     write_json(&folder.join("config.json"), &config)?;
     match output.base {
-        Some(base) => copy_others(base, folder)?,
+        Some(base) => {
+            for (name, bytes) in copied::files_of(base)? {
+                write_file(&folder.join(name), bytes)?;
+            }
+        }
         None => {
             write_json(&folder.join(TOKENIZER_FILE), &tokenizer::json())?;
             write_json(&folder.join("tokenizer_config.json"), &tokenizer::settings())?;
@@ -102,7 +100,8 @@ pub fn write_model(
     }
     let written = write_shards(weights, (folder, output), on)?;
     let title = output.folder.file_name().unwrap_or_default().to_string_lossy();
-    write_text(&folder.join(card::CARD), &card::text(&title, output.base, output.facts))?;
+    let card = card::text(&title, output.base, output.facts);
+    write_file(&folder.join(card::CARD), card.as_bytes())?;
     new.publish()?;
     Ok(written)
 }
@@ -167,40 +166,12 @@ fn shards<'a>(
     shards
 }
 
-/// Copies tokenizer, chat template, license and all other files that do not depend on the weights.
-fn copy_others(base: &ModelDirectory, new: &Path) -> Result<()> {
-    let model = base.path();
-    let failed = |path: PathBuf| move |source| AdapterError::Read { path, source };
-    for entry in std::fs::read_dir(model).map_err(failed(model.to_owned()))? {
-        let path = entry.map_err(failed(model.to_owned()))?.path();
-        let (Some(name), true) = (path.file_name(), path.is_file()) else { continue };
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let weights = extension.is_some_and(|extension| WEIGHTS.contains(&extension));
-        if weights || NOT_COPIED.iter().any(|other| name == *other) {
-            continue;
-        }
-        let copy = new.join(name);
-        std::fs::copy(&path, &copy)
-            .and_then(|_| std::fs::File::open(&copy)?.sync_all())
-            .map_err(|source| AdapterError::Write { path: copy.clone(), source })?;
-    }
-    let generation = new.join(GENERATION);
-    if !generation.exists() {
-        let there = model.join(TOKENIZER_FILE).exists();
-        let tokenizer = if there { base.tokenizer()? } else { Tokenizer::bytes() };
-        let ends = GenerationConfig::open(model, &tokenizer)?.eos;
-        let ends = if ends.is_empty() { Value::Null } else { json!(ends) };
-        write_json(&generation, &json!({ "eos_token_id": ends }))?;
-    }
-    Ok(())
-}
-
 fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
-    write_text(path, &format!("{value:#}\n"))
+    write_file(path, format!("{value:#}\n").as_bytes())
 }
 
-fn write_text(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text)
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    std::fs::write(path, bytes)
         .and_then(|()| std::fs::File::open(path)?.sync_all())
         .map_err(|source| AdapterError::Write { path: path.to_owned(), source }.into())
 }

@@ -8,6 +8,7 @@
 mod architecture;
 mod card;
 mod config;
+mod copied;
 mod directory;
 mod error;
 mod gguf;
@@ -15,6 +16,7 @@ mod row;
 mod tokenizer;
 mod weights;
 
+pub use copied::read_files_of;
 pub use directory::{MAX_SHARD_BYTES, ModelOutput, Written, write_model};
 pub use error::ExportError;
 pub use gguf::{GgufOutput, write_gguf, write_gguf_adapter};

@@ -211,7 +211,7 @@ pub enum HubError {
 }
 
 impl HubError {
-    pub(super) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Read { path, source }
     }

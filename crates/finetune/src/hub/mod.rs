@@ -48,10 +48,16 @@ pub struct ModelDirectory(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     config: ModelConfig,
+    /// `config.json`.
+    text: Vec<u8>,
     positions: Option<usize>,
     tensors: Tensors,
     digest: OnceLock<String>,
+    copied: OnceLock<Vec<CopiedFile>>,
 }
+
+/// The name and the content of a file that exported models get from their base model.
+pub(crate) type CopiedFile = (String, Vec<u8>);
 
 impl ModelDirectory {
     /// Opens the model in the folder `path`.
@@ -64,7 +70,8 @@ impl ModelDirectory {
         let (config, positions) = config::parse(&file, &text)?;
         let tensors = Tensors::open(path)?;
         let path = path.to_owned();
-        let inner = Inner { path, config, positions, tensors, digest: OnceLock::new() };
+        let (digest, copied) = (OnceLock::new(), OnceLock::new());
+        let inner = Inner { path, config, text, positions, tensors, digest, copied };
         inner.require()?;
         Ok(Self(Arc::new(inner)))
     }
@@ -77,6 +84,16 @@ impl ModelDirectory {
     /// Returns the configuration of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.0.config
+    }
+
+    /// Returns `config.json` as it was when the directory was opened.
+    pub(crate) fn config_text(&self) -> &[u8] {
+        &self.0.text
+    }
+
+    /// The files for exported models, once they are read.
+    pub(crate) fn copied(&self) -> &OnceLock<Vec<CopiedFile>> {
+        &self.0.copied
     }
 
     /// The context length of the model, if its configuration has one.
