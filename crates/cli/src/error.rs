@@ -61,6 +61,14 @@ pub(crate) enum CliError {
         /// Why.
         reason: String,
     },
+    /// Trained weights could not be written to their directory, but to another one.
+    #[error("{error}; the weights were written to `{}` instead", path.display())]
+    WrittenBeside {
+        /// Why.
+        error: Box<retrograph_finetune::Error>,
+        /// The other directory.
+        path: PathBuf,
+    },
     /// A file could not be read.
     #[error("{what} cannot be read from `{}`: {reason}", path.display())]
     Read {

@@ -3,6 +3,7 @@
 //! If an output cannot be written, the others still are written. All failures are reported at the
 //! end.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use retrograph_finetune::checkpoint::Checkpoint;
@@ -16,7 +17,7 @@ use crate::failures::{Failures, warn};
 use crate::file::{write, write_json};
 use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
-use crate::run_config::RunConfig;
+use crate::run_config::{DEFAULT_OUTPUT, RunConfig};
 use crate::screen::{self, Steps, fact};
 use crate::tensorboard::EventFile;
 use crate::trained::{Trained, Weights};
@@ -163,14 +164,21 @@ impl Results<'_> {
         adapter: Option<AdapterOutput<'_>>,
         model: Option<ModelOutput<'_>>,
     ) {
+        let checkpoint = run.checkpoints.as_ref().and_then(|all| all.latest().ok().flatten());
+        let is_saved = checkpoint.is_some();
         if let Some(output) = adapter {
-            let written = run.trainer.export_adapter(output);
-            self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
+            let write = |folder: &Path| {
+                let written = run.trainer.export_adapter(AdapterOutput { folder, ..output });
+                written.inspect(|()| fact("adapter", folder.display()))
+            };
+            self.failures.note(written(output.folder, is_saved, &write));
         }
         let facts = [self.config.fact(run.trainer.losses().len())];
         if let Some(output) = model {
-            let written = export::trained(&run.trainer, ModelOutput { facts: &facts, ..output });
-            self.failures.note(written);
+            let output = ModelOutput { facts: &facts, ..output };
+            let write =
+                |folder: &Path| export::trained(&run.trainer, ModelOutput { folder, ..output });
+            self.failures.note(written(output.folder, is_saved, &write));
         }
     }
 
@@ -201,6 +209,7 @@ impl Results<'_> {
         model: Option<ModelOutput<'_>>,
     ) {
         let config = &self.config.training;
+        let facts = [self.config.fact(checkpoint.header().next_step as usize)];
         let trained = Trained::Checkpoint(Box::new(checkpoint));
         let base = self.config.base.as_ref();
         let mut weights = Weights { trained, base: base.cloned(), seed: config.seed };
@@ -208,7 +217,6 @@ impl Results<'_> {
             let written = export::adapter(output, config, &mut weights);
             self.failures.note(written.inspect(|_| fact("adapter", output.folder.display())));
         }
-        let facts = [self.config.fact(checkpoint.header().next_step as usize)];
         if let Some(output) = model {
             let output = ModelOutput { base, facts: &facts, ..output };
             self.failures.note(export::weights(output, config, &mut weights));
@@ -245,5 +253,53 @@ impl Results<'_> {
         let Some(path) = &self.config.output.report else { return };
         let written = write_json("the report", path, report);
         self.failures.note(written.inspect(|()| fact("report", path.display())));
+    }
+}
+
+/// Writes weights to `folder`. If that fails and no checkpoint has saved them, writes them to
+/// another directory, which the error names.
+fn written(
+    folder: &Path,
+    is_saved: bool,
+    write: &dyn Fn(&Path) -> Result<(), Error>,
+) -> Result<(), CliError> {
+    let Err(error) = write(folder) else { return Ok(()) };
+    let others = [folder, DEFAULT_OUTPUT.as_ref()].map(free_beside);
+    match others.into_iter().find(|path| !is_saved && write(path).is_ok()) {
+        Some(path) => Err(CliError::WrittenBeside { error: Box::new(error), path }),
+        None => Err(error.into()),
+    }
+}
+
+/// Returns a path next to `folder` at which there is nothing.
+fn free_beside(folder: &Path) -> PathBuf {
+    // `.` and `..` have no name.
+    let folder = match folder.file_name() {
+        Some(_) => folder.to_owned(),
+        None => folder.canonicalize().unwrap_or_else(|_| folder.join(DEFAULT_OUTPUT)),
+    };
+    let name = |number: u32| {
+        let mut name = folder.file_name().unwrap_or_default().to_owned();
+        name.push(format!("-{number}"));
+        folder.with_file_name(name)
+    };
+    let is_free = |path: &PathBuf| std::fs::symlink_metadata(path).is_err();
+    (2..).map(name).find(is_free).expect("some number is free")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_path_is_beside_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        ["a", "a-2"].into_iter().for_each(|name| std::fs::create_dir(at(name)).unwrap());
+        for path in [at("a"), at("a/"), at("a/.")] {
+            assert_eq!(free_beside(&path), at("a-3"));
+        }
+        let beside = free_beside(&at("a/..")).to_string_lossy().into_owned();
+        assert!(beside.ends_with("-2") && !beside.contains(".."), "{beside}");
     }
 }

@@ -29,7 +29,7 @@ use crate::trained::Trained;
 use crate::{data, export, outputs, screen, sequence_length};
 
 /// The directory for the trained weights if the arguments name none.
-const DEFAULT_OUTPUT: &str = "retrograph-out";
+pub(crate) const DEFAULT_OUTPUT: &str = "retrograph-out";
 
 /// The resolved configuration and inputs of a run.
 pub(crate) struct RunConfig {

@@ -62,6 +62,57 @@ fn a_folder_removed_during_training_loses_only_its_own_outputs() {
     assert!(place.path("a/adapter_model.safetensors").is_file());
 }
 
+/// Starts a run, calls `meanwhile` during training, and returns its results.
+fn meanwhile(place: &Place, further: &[&str], meanwhile: impl FnOnce()) -> Done {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let mut command = place.command(&["--steps", "60", "--sample", "0"]);
+    command.args(further).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("train")));
+    meanwhile();
+    let out = lines.map(|line| line.unwrap() + "\n").collect();
+    let done = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    Done { code: done.status.code(), out, err }
+}
+
+#[test]
+fn weights_that_nothing_else_has_are_written_beside_a_file_that_appeared() {
+    let place = Place::new();
+    for (option, weights) in
+        [("--adapter-out", "adapter_model.safetensors"), ("--model-out", "model.safetensors")]
+    {
+        let stray = || {
+            std::fs::create_dir(place.path("a")).unwrap();
+            std::fs::write(place.path("a/thesis"), "years of work").unwrap();
+        };
+        let done = meanwhile(&place, &["--mode", "lora", option, "a"], stray);
+        done.bad(&["`a` holds `thesis`", "written to `a-2` instead"]);
+        assert!(place.path("a-2").join(weights).is_file());
+        assert_eq!(std::fs::read_dir(place.path("a")).unwrap().count(), 1);
+        for name in ["a", "a-2"] {
+            std::fs::remove_dir_all(place.path(name)).unwrap();
+        }
+    }
+    // A checkpoint has them.
+    let stray = || std::fs::write(place.path("a"), "").unwrap();
+    meanwhile(&place, &["--model-out", "a", "--checkpoint", "c"], stray).bad(&["`a`"]);
+    assert!(!place.path("a-2").exists());
+}
+
+#[test]
+fn a_directory_with_the_name_of_an_adapter_file_is_kept() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("a/adapter_config.json")).unwrap();
+    std::fs::write(place.path("a/adapter_config.json/thesis"), "years of work").unwrap();
+    let done = lora(&place, &["--adapter-out", "a"]).bad(&["holds `adapter_config.json`"]);
+    assert!(!done.out.contains("train"), "{}", done.out);
+    assert!(place.path("a/adapter_config.json/thesis").exists());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_link_to_a_directory_and_the_current_directory_are_filled() {
