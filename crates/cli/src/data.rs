@@ -3,8 +3,8 @@
 use indicatif::{HumanCount, ProgressBar};
 use retrograph_finetune::data::Tally;
 use retrograph_finetune::{
-    CacheState, CacheUse, Data, DataFile, ModelDirectory, Split, SplitOptions, Tokenizer,
-    TrainingConfig,
+    CacheState, CacheUse, Data, DataError, DataFile, Error, ModelDirectory, Split, SplitOptions,
+    TokenCache, Tokenizer, TrainingConfig,
 };
 
 use crate::args::DataArguments;
@@ -40,11 +40,23 @@ pub(crate) fn read(
         bar.set_position(done as u64);
     };
     let cache = arguments.cache();
-    let file = DataFile { path: arguments.file(), tokenizer, cache: cache.as_ref() };
-    let split = match (&arguments.text, dpo) {
-        (Some(_), _) => options.text(file, on),
-        (None, true) => options.preferences(file, on),
-        (None, false) => options.jsonl(file, on),
+    let mut split = |cache: Option<&TokenCache>| {
+        let file = DataFile { path: arguments.file(), tokenizer, cache };
+        match (&arguments.text, dpo) {
+            (Some(_), _) => options.text(file, &mut *on),
+            (None, true) => options.preferences(file, &mut *on),
+            (None, false) => options.jsonl(file, &mut *on),
+        }
+    };
+    let split = match split(cache.as_ref()) {
+        // Nobody asked for a cache on this disk.
+        Err(Error::Data(error @ (DataError::NoSpace { .. } | DataError::Cache { .. })))
+            if arguments.token_cache_dir().is_none() =>
+        {
+            bar.suspend(|| fact("tokens", format!("in memory: {error}")));
+            split(None)
+        }
+        split => split,
     };
     bar.finish_and_clear();
     let split = split?;

@@ -73,7 +73,7 @@ pub(crate) fn of(error: &Error) -> String {
         | Error::Data(DataError::NoTokensWithLoss { .. }) => {
             "--seq sets the tokens per sequence".to_owned()
         }
-        Error::Data(DataError::Cache { .. }) => {
+        Error::Data(DataError::Cache { .. } | DataError::NoSpace { .. }) => {
             "--token-cache sets the directory; --token-cache none disables the cache".to_owned()
         }
         Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),

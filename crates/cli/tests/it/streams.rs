@@ -109,7 +109,8 @@ fn a_text_without_end_is_refused_by_its_size() {
         let done = run(&place, &[&line[..], &["--token-cache", "none"]].concat()).bad(&[limit]);
         assert!(!done.out.contains("device"), "{}", done.out);
         let space = "the tokens of `huge` take about 4398046511104 bytes, but the file system of";
-        let done = run(&place, &[&line[..], &["--token-cache", "tokens"]].concat()).bad(&[space]);
+        let done = run(&place, &[&line[..], &["--token-cache", "tokens"]].concat())
+            .bad(&[space, "--token-cache none"]);
         assert!(!done.out.contains("device"), "{}", done.out);
     }
 }
@@ -121,6 +122,18 @@ fn a_line_of_data_without_end_is_refused() {
         let line = [command, "--data", "/dev/zero", "--device", "sim"];
         run(&place, &line).bad(&["line 1 of `/dev/zero` has more than 67108864 bytes"]);
     }
+}
+
+/// Nobody asked for the default token cache.
+#[test]
+fn tokens_that_do_not_fit_the_default_cache_stay_in_memory() {
+    let place = Place::new();
+    fs::File::create(place.path("huge")).unwrap().set_len(1 << 40).unwrap();
+    let mut command = place.program();
+    command.env("XDG_CACHE_HOME", place.path("cache"));
+    command.args(["finetune", "--text", "huge", "--device", "sim"]);
+    let done = Done::from(command).bad(&["exceed the limit of 1073741824 tokens"]);
+    assert!(done.out.contains("tokens      in memory: the tokens of `huge`"), "{}", done.out);
 }
 
 /// The output of `retrograph generate` for random text, to a pipe or to a terminal.
