@@ -14,8 +14,8 @@ mod worker;
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -33,7 +33,7 @@ use crate::{Outcome, interrupt};
 
 /// Interval between checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time for which connections may stay open after the last answer.
+/// Maximum time for sending the ends of answers after the grace period.
 const CLOSING: Duration = Duration::from_secs(5);
 /// Maximum bytes of the API key file.
 const MAX_KEY_BYTES: u64 = 4096;
@@ -55,6 +55,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     let server = Server {
         names,
         tokenizer: engine.tokenizer.clone(),
+    let unsent = Arc::new(());
+    let unsent_count = Arc::downgrade(&unsent);
         template: engine.template.clone(),
         defaults: engine.defaults.clone(),
         vocab: engine.vocab(),
@@ -68,6 +70,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         most,
         jobs,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        unsent,
         counter: AtomicU64::new(0),
     };
     fact("models", server.names.join(", "));
@@ -81,6 +84,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     let http = {
         let stop = stop.clone();
         std::thread::spawn(move || serve(listener, router, &stop))
+        unsent: unsent_count,
     };
     fact("serving", format!("http://{address}"));
     let worked = worker::work(engine, queue, (&metrics, &stop.cancel));
@@ -88,9 +92,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         stop.failed.store(true, Ordering::SeqCst);
     }
     let served = http.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread failed")));
-    worked?;
+    let ended = worked?;
     served.map_err(|reason| CliError::Serve { address, reason })?;
-    fact("stopped", "all requests are answered");
+    match ended {
+        0 => fact("stopped", "all requests are answered"),
+        ended => fact("stopped", format!("requests without a complete answer: {ended}")),
+    }
     Ok(Outcome::Done)
 }
 
@@ -119,10 +126,18 @@ impl Stop {
     async fn is_over(&self) {
         self.begins().await;
         if !self.failed.load(Ordering::SeqCst) {
+    /// Has one more reference for each request whose answer is not completely sent.
+    unsent: Weak<()>,
             tokio::time::sleep(self.grace).await;
         }
         self.cancel.store(true, Ordering::SeqCst);
-        tokio::time::sleep(CLOSING).await;
+        let end = tokio::time::Instant::now() + CLOSING;
+        // The server itself has one reference.
+        while self.unsent.strong_count() > 1 && tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+        }
+        // The last bytes may still be in a buffer.
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -114,13 +114,13 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
 ) -> Result<Response, ApiError> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
     // Browsers let pages of other sites send any other type without a CORS preflight.
-    if !media.is_some_and(|media| media.starts_with("application/json")) {
+    if !media.is_some_and(is_json) {
         return Err(ApiError::media());
     }
     let body = body.map_err(|error| ApiError::not_received(&error, server.max_body))?;
     // Rendering and encoding take time and memory, so the slot is acquired first. The task holds
     // it, because the task continues if the client disconnects.
-    let (slot, checked) = (server.slot()?, server.clone());
+    let (slot, unsent, checked) = (server.slot()?, server.unsent(), server.clone());
     let prepared = tokio::task::spawn_blocking(move || {
         let request = ApiRequest::parse(&body)?;
         Ok((slot, prepare(&checked, &request)?))
@@ -131,11 +131,17 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
     let (id, model) = (server.id(kind.prefix()), server.names[prepared.model].clone());
     let reply = Reply { kind, id, created, model };
     let streams = prepared.streams;
-    let answer = server.submit(prepared, slot)?;
+    let answer = server.submit(prepared, (slot, unsent))?;
     match streams {
         Some(usage) => Ok(streamed(reply, answer, usage)),
         None => Ok(Json(whole(&reply, answer).await?).into_response()),
     }
+}
+
+/// Whether a content type is JSON.
+fn is_json(media: &str) -> bool {
+    let kind = media.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
 }
 
 /// Waits for the whole answer.

@@ -33,6 +33,8 @@ pub(super) struct Server {
     pub(super) key: Option<[u8; 32]>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) slots: Arc<Semaphore>,
+    /// Cloned for each [`Unsent`] request.
+    pub(super) unsent: Arc<()>,
     /// Maximum number of requests that wait.
     pub(super) queue: usize,
     /// Maximum number of requests that wait or are being answered.
@@ -54,19 +56,25 @@ pub(super) struct Prepared {
     stops: Vec<String>,
 }
 
-/// An answer in progress. Dropping it frees the slot and ends the answer.
+/// An answer in progress. Dropping it ends the answer.
 pub(super) struct Answer {
     pub(super) events: UnboundedReceiver<Event>,
-    _slot: OwnedSemaphorePermit,
+    pub(super) _unsent: Unsent,
 }
+
+/// A request whose answer is not completely sent. The server waits for it when it stops.
+pub(super) struct Unsent(#[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 impl Server {
     /// Whether `header` has the key. Compares digests, so that timing reveals nothing about the
     /// key.
     pub(super) fn admits(&self, header: Option<&str>) -> bool {
         let Some(expected) = &self.key else { return true };
-        let given = header.and_then(|header| header.strip_prefix("Bearer "));
-        given.is_some_and(|given| Sha256::digest(given.trim()).as_slice() == expected)
+        let given = header.and_then(|header| header.split_once(' '));
+        given.is_some_and(|(scheme, key)| {
+            let is_bearer = scheme.eq_ignore_ascii_case("Bearer");
+            is_bearer && Sha256::digest(key.trim()).as_slice() == expected
+        })
     }
 
     /// Checks a completion request.
@@ -131,6 +139,11 @@ impl Server {
         let Some(name) = name else { return Ok(0) };
         let found = self.names.iter().position(|known| known == name);
         found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))
+    /// Counts a request until its answer is sent.
+    pub(super) fn unsent(&self) -> Unsent {
+        Unsent(self.unsent.clone())
+    }
+
     }
 
     /// Acquires a slot in the queue.
@@ -139,19 +152,20 @@ impl Server {
         slot.map_err(|_| ApiError::busy(self.queue))
     }
 
-    /// Puts a request into the queue.
+    /// Puts a request into the queue. The slot becomes free when the answer is generated, even if
+    /// the client does not read it.
     pub(super) fn submit(
         &self,
         prepared: Prepared,
-        _slot: OwnedSemaphorePermit,
+        (slot, unsent): (OwnedSemaphorePermit, Unsent),
     ) -> Result<Answer, ApiError> {
         let (reply, events) = unbounded_channel();
         let Prepared { model, prompt, max_tokens, sampling, stops, .. } = prepared;
         let adapter = model.checked_sub(1);
         let received = Instant::now();
-        let job = Job { adapter, prompt, max_tokens, sampling, stops, received, reply };
+        let job = Job { adapter, prompt, max_tokens, sampling, stops, received, slot, reply };
         self.jobs.send(job).map_err(|_| ApiError::stopping())?;
-        Ok(Answer { events, _slot })
+        Ok(Answer { events, _unsent: unsent })
     }
 
     /// Returns the metrics as text.

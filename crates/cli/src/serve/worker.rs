@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use retrograph_finetune::generate::{Advance, Event as TextEvent};
 use retrograph_finetune::{Error, GenerationBatch, Request, Sampling, TextStream, Tokenizer};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::error::ApiError;
@@ -20,6 +21,8 @@ pub(super) struct Job {
     pub(super) sampling: Sampling,
     pub(super) stops: Vec<String>,
     pub(super) received: Instant,
+    /// The place in the queue, which is free when the job ends.
+    pub(super) slot: OwnedSemaphorePermit,
     /// Closed when the client disconnects.
     pub(super) reply: UnboundedSender<Event>,
 }
@@ -45,6 +48,7 @@ pub(super) struct Usage {
 }
 
 /// Answers jobs until all senders are dropped. `cancel` ends all answers and refuses later jobs.
+/// Returns the number of jobs that `cancel` ended or refused.
 ///
 /// # Errors
 /// If the device fails.
@@ -52,11 +56,12 @@ pub(super) fn work(
     engine: Engine,
     jobs: UnboundedReceiver<Job>,
     (metrics, cancel): (&Metrics, &AtomicBool),
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let (tokenizer, ends) = (engine.tokenizer.clone(), engine.ends.clone());
     let models = engine.into_batches()?.into_iter().map(Model::new).collect();
     let (tokenizer, ends) = (&tokenizer, ends.as_slice());
-    Worker { models, waiting: VecDeque::new(), tokenizer, ends, metrics, cancel }.run(jobs)
+    let waiting = VecDeque::new();
+    Worker { models, waiting, tokenizer, ends, metrics, cancel, ended: 0 }.run(jobs)
 }
 
 /// The models on the device, and the waiting jobs.
@@ -69,6 +74,8 @@ struct Worker<'a> {
     ends: &'a [u32],
     metrics: &'a Metrics,
     cancel: &'a AtomicBool,
+    /// Jobs that ended without an answer, although their clients were connected.
+    ended: usize,
 }
 
 /// A batch, and the answer in each of its slots.
@@ -85,10 +92,10 @@ struct Answer<'a> {
 }
 
 impl Worker<'_> {
-    fn run(mut self, mut jobs: UnboundedReceiver<Job>) -> Result<(), Error> {
+    fn run(mut self, mut jobs: UnboundedReceiver<Job>) -> Result<usize, Error> {
         loop {
             if self.waiting.is_empty() && !self.models.iter().any(|model| model.batch.is_active()) {
-                let Some(job) = jobs.blocking_recv() else { return Ok(()) };
+                let Some(job) = jobs.blocking_recv() else { return Ok(self.ended) };
                 self.waiting.push_back(job);
             }
             while let Ok(job) = jobs.try_recv() {
@@ -129,7 +136,7 @@ impl Worker<'_> {
                 }
                 Err(error) => {
                     self.metrics.end();
-                    let _ = job.reply.send(Event::Failed(ApiError::failed(error.to_string())));
+                    job.end(Event::Failed(ApiError::failed(error.to_string())));
                     if !of_request(&error) {
                         return Err(error);
                     }
@@ -160,12 +167,23 @@ impl Worker<'_> {
             for (slot, answer) in model.answers.iter_mut().enumerate() {
                 let Some(answer) = answer.take() else { continue };
                 model.batch.stop(slot);
+                self.ended += usize::from(!answer.job.reply.is_closed());
                 answer.end(Event::Failed(error.clone()), self.metrics);
             }
         }
+        self.ended += self.waiting.len();
         for job in self.waiting.drain(..) {
-            let _ = job.reply.send(Event::Failed(error.clone()));
+            job.end(Event::Failed(error.clone()));
         }
+    }
+}
+
+impl Job {
+    /// Frees the slot and sends the last event, in this order: a client may send its next request
+    /// as soon as it has the event.
+    fn end(self, last: Event) {
+        drop(self.slot);
+        let _ = self.reply.send(last);
     }
 }
 
@@ -213,7 +231,7 @@ impl Answer<'_> {
     fn end(self, last: Event, metrics: &Metrics) {
         metrics.tokens(self.job.prompt.len(), self.completion);
         metrics.end();
-        let _ = self.job.reply.send(last);
+        self.job.end(last);
     }
 }
 

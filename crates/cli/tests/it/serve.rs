@@ -274,8 +274,13 @@ fn requests_that_cannot_be_answered_are_refused_with_a_reason() {
     assert!(status == 400 && text.contains("no chat template"), "{status} {text}");
     assert_eq!(server.get("/v1/absent").0, 404);
     assert_eq!(server.get("/v1/completions").0, 405);
-    let plain = server.send("POST /v1/completions HTTP/1.1", "{\"prompt\": \"a\"}");
-    assert_eq!(response(plain).0, 415);
+    let typed = |line: &str| {
+        let head = format!("POST /v1/completions HTTP/1.1{line}");
+        response(server.send(&head, "{\"prompt\": \"a\", \"max_tokens\": 1}")).0
+    };
+    assert_eq!(typed(""), 415);
+    assert_eq!(typed("\r\ncontent-type: application/jsonp"), 415);
+    assert_eq!(typed("\r\ncontent-type: Application/JSON ; charset=utf-8"), 200);
     // The server still answers.
     let answer = server.answer("/v1/completions", &prompt(json!({ "stop": "zzz" })));
     assert_eq!(answer["usage"]["completion_tokens"], 9);
@@ -302,6 +307,7 @@ fn a_configured_key_is_required() {
 }
 
 /// Writes a model whose tokens are bytes, so that no token ends an answer.
+    assert_eq!(models("\r\nauthorization: bearer secret-7"), 200);
 fn write_endless_model(place: &Place) {
     write_chat_model(place, 9000);
     for name in ["tokenizer.json", "tokenizer_config.json"] {
@@ -406,7 +412,7 @@ fn a_signal_lets_answers_end_and_refuses_new_connections() {
     let port = server.port;
     let (code, rest) = server.end();
     assert_eq!(code, Some(0), "{rest}");
-    assert!(rest.contains("stopped"), "{rest}");
+    assert!(rest.contains("all requests are answered"), "{rest}");
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 
     // Without grace, the answer ends with an error.
@@ -417,3 +423,54 @@ fn a_signal_lets_answers_end_and_refuses_new_connections() {
     assert!(events.contains("server_stopping") && !events.contains("[DONE]"), "{events}");
     assert_eq!(server.end().0, Some(0));
 }
+    let (code, rest) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(rest.contains("requests without a complete answer: 1"), "{rest}");
+
+    // A connection without a request does not delay the end.
+    let server = Server::start(&place, &[&further[..], &["--grace", "0"]].concat());
+    let _idle = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    assert_eq!(server.get("/health").0, 200);
+    let started = Instant::now();
+    server.signal("-TERM");
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+/// Each piece of an answer has the name of the model, so the answer exceeds the buffers of the
+/// connection.
+#[test]
+fn a_client_that_reads_nothing_frees_its_slot_when_its_answer_ends() {
+    let place = Place::new();
+    write_endless_model(&place);
+    let name = "m".repeat(40_000);
+    let further = ["--queue", "0", "--max-length", "9000", "--name", &name];
+    let server = Server::start(&place, &further);
+    let _silent = server.begin(&with(long(), json!({ "max_tokens": 400 })));
+    let short = json!({ "prompt": "a", "max_tokens": 1 });
+    let started = Instant::now();
+    while server.post("/v1/completions", &short).0 != 200 {
+        assert!(started.elapsed() < SOON, "the slot is not free");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_chat_template_gets_all_fields_of_messages() {
+    let place = Place::new();
+    write_chat_model(&place, 256);
+    let template = "{% for m in messages %}{{ m.name }}{{ m.content }}{% endfor %}";
+    std::fs::write(place.path("model/chat_template.jinja"), template).unwrap();
+    let server = Server::start(&place, &[]);
+    let tokens = |message: Value| {
+        let body = json!({ "messages": [with(message, json!({ "role": "user" }))] });
+        let body = with(body, json!({ "max_tokens": 1 }));
+        server.answer("/v1/chat/completions", &body)["usage"]["prompt_tokens"].as_u64().unwrap()
+    };
+    let named = tokens(json!({ "content": "xy", "name": "zq" }));
+    assert!(named > tokens(json!({ "content": "xy" })));
+    let body = json!({
+        "messages": [{ "role": "user", "content": "a" }],
+        "chat_template_kwargs": { "enable_thinking": false },
+    });
+    let (status, text) = server.post("/v1/chat/completions", &body);
+    assert!(status == 400 && text.contains("chat_template_kwargs"), "{status} {text}");
