@@ -76,7 +76,10 @@ pub(super) struct Chat {
 #[derive(Debug, Deserialize)]
 struct Message {
     role: String,
-    content: Content,
+    content: Option<Content>,
+    /// All other fields; the template gets them.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,7 +97,7 @@ struct Part {
 }
 
 /// Values of unsupported fields that equal leaving the field out.
-const NO_EFFECT: [(&str, &[&str]); 18] = [
+const NO_EFFECT: [(&str, &[&str]); 23] = [
     ("n", &["1"]),
     ("best_of", &["1"]),
     ("echo", &["false"]),
@@ -114,6 +117,11 @@ const NO_EFFECT: [(&str, &[&str]); 18] = [
     ("min_tokens", &["0"]),
     ("stop_token_ids", &["[]"]),
     ("ignore_eos", &["false"]),
+    ("add_generation_prompt", &["true"]),
+    ("continue_final_message", &["false"]),
+    ("chat_template_kwargs", &["{}"]),
+    ("chat_template", &["null"]),
+    ("documents", &["[]"]),
 ];
 
 impl<T: DeserializeOwned> ApiRequest<T> {
@@ -205,14 +213,30 @@ impl Common {
 }
 
 impl Chat {
-    /// Returns roles and contents.
-    pub(super) fn messages(&self) -> Result<Vec<(&str, String)>, ApiError> {
+    /// Returns the messages with all their fields. Contents are texts.
+    pub(super) fn messages(&self) -> Result<Vec<Value>, ApiError> {
         if self.messages.is_empty() {
             return Err(ApiError::invalid("messages is empty"));
         }
-        let message = |message: &'_ Message| message.content.text();
-        let texts = self.messages.iter().map(message).collect::<Result<Vec<_>, _>>()?;
-        Ok(self.messages.iter().map(|message| message.role.as_str()).zip(texts).collect())
+        self.messages.iter().enumerate().map(|(index, message)| message.json(index)).collect()
+    }
+}
+
+impl Message {
+    /// Returns message `index` as JSON. Only calls of tools may replace its content.
+    fn json(&self, index: usize) -> Result<Value, ApiError> {
+        let calls = self.others.get("tool_calls").is_some_and(|calls| !calls.is_null());
+        let content = match &self.content {
+            Some(content) => Value::String(content.text()?),
+            None if calls => Value::Null,
+            None => {
+                return Err(ApiError::body(format!("messages[{index}]: missing field `content`")));
+            }
+        };
+        let mut fields = self.others.clone();
+        fields.insert("role".to_owned(), self.role.clone().into());
+        fields.insert("content".to_owned(), content);
+        Ok(Value::Object(fields))
     }
 }
 
@@ -281,6 +305,9 @@ mod tests {
             ("response_format", json!({ "type": "json_object" })),
             ("min_p", json!(0.5)),
             ("stop_token_ids", json!([1])),
+            ("chat_template_kwargs", json!({ "enable_thinking": false })),
+            ("continue_final_message", json!(true)),
+            ("add_generation_prompt", json!(false)),
         ] {
             let error = parsed(json!({ name: value })).unwrap().require_supported().unwrap_err();
             assert!(error.message.contains(name), "{}", error.message);
@@ -314,7 +341,7 @@ mod tests {
                 chat(r#"{ "messages": [{ "role": "user", "content": 7 }] }"#),
                 "messages[0].content: it must be a text or a list of parts",
             ),
-            (chat(r#"{ "messages": [{ "role": "user" }] }"#), "messages[0]: missing field"),
+            (chat(r#"{ "messages": [{ "content": "a" }] }"#), "messages[0]: missing field"),
         ] {
             let begins = format!("the request cannot be used: {words}");
             assert!(error.message.starts_with(&begins), "{words}: {}", error.message);
@@ -329,8 +356,24 @@ mod tests {
             ApiRequest::parse(body.as_bytes()).unwrap().own
         };
         let parts = json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }]);
-        assert_eq!(chat(parts).messages().unwrap(), [("user", "ab".to_owned())]);
+        let joined = json!({ "role": "user", "content": "ab" });
+        assert_eq!(chat(parts).messages().unwrap(), [joined]);
         let image = json!([{ "type": "image_url", "image_url": {} }]);
         assert!(chat(image).messages().is_err());
+        let error = chat(Value::Null).messages().unwrap_err().message;
+        assert!(error.ends_with("messages[0]: missing field `content`"), "{error}");
+    }
+
+    #[test]
+    fn the_template_gets_all_fields_of_messages() {
+        let call = json!([{ "type": "function", "function": { "name": "f", "arguments": {} } }]);
+        let messages = json!([
+            { "role": "user", "content": "a", "name": "Ann" },
+            { "role": "assistant", "content": null, "tool_calls": call },
+            { "role": "tool", "content": "7", "tool_call_id": "x" },
+        ]);
+        let body = json!({ "messages": messages }).to_string();
+        let chat: Chat = ApiRequest::parse(body.as_bytes()).unwrap().own;
+        assert_eq!(Value::Array(chat.messages().unwrap()), messages);
     }
 }

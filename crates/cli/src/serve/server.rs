@@ -100,9 +100,7 @@ impl Server {
     /// Checks a chat completion request, and renders its messages.
     pub(super) fn chat(&self, request: &ApiRequest<Chat>) -> Result<Prepared, ApiError> {
         let template = self.template.as_ref().ok_or(HubError::NoChatTemplate).map_err(invalid)?;
-        let messages = request.own.messages()?;
-        let messages = messages.iter().map(|(role, content)| (*role, content.as_str()));
-        let conversation = Conversation::new(messages);
+        let conversation = Conversation::of(&request.own.messages()?);
         let greedy = Sampling::greedy();
         let prompt = TextRequest::answer(&self.tokenizer, (template, &conversation), greedy);
         self.prepare(prompt.map_err(invalid)?.prompt, request)
@@ -139,11 +137,11 @@ impl Server {
         let Some(name) = name else { return Ok(0) };
         let found = self.names.iter().position(|known| known == name);
         found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))
+    }
+
     /// Counts a request until its answer is sent.
     pub(super) fn unsent(&self) -> Unsent {
         Unsent(self.unsent.clone())
-    }
-
     }
 
     /// Acquires a slot in the queue.

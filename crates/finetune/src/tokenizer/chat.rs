@@ -32,8 +32,8 @@ impl Conversation {
         Self { messages: messages.into_iter().map(message).collect(), tools: none() }
     }
 
-    /// Returns a conversation of JSON messages.
-    pub(crate) fn of(messages: &[serde_json::Value]) -> Self {
+    /// Returns a conversation of JSON messages. The template gets all their fields.
+    pub fn of(messages: &[serde_json::Value]) -> Self {
         Self { messages: messages.iter().map(Value::from_serialize).collect(), tools: none() }
     }
 
