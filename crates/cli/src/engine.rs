@@ -30,11 +30,13 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Opens the model and the adapters, and uploads them. All generators share the weights of the
-    /// model; each generates up to `texts` texts as one batch.
+    /// model; each generates up to `texts` texts as one batch. `check` gets the chat template and
+    /// the default sampling parameters before the device is opened.
     pub(crate) fn open(
         arguments: &EngineArguments,
         (adapters, texts): (&[&Path], usize),
         quiet: bool,
+        check: impl FnOnce(Option<&ChatTemplate>, &GenerationConfig) -> Result<(), CliError>,
     ) -> Result<Self, CliError> {
         let model = ModelDirectory::open(&arguments.model)?;
         let tokenizer = model.tokenizer()?;
@@ -46,6 +48,7 @@ impl Engine {
             template => Some(template.map_err(Error::from)?),
         };
         let defaults = GenerationConfig::open(model.path(), &tokenizer)?;
+        check(template.as_ref(), &defaults)?;
         let mut ends = defaults.eos.clone();
         ends.extend(tokenizer.eos().filter(|end| !defaults.eos.contains(end)));
         let adapters = adapters.iter().map(|path| Adapter::open(path));

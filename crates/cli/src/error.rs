@@ -117,7 +117,10 @@ pub(crate) enum CliError {
     #[error("rank {0}: {1}")]
     OfRank(usize, Box<CliError>),
     /// Two served models have one name.
-    #[error("two models have the name `{0}`; --name sets the name of the base model")]
+    #[error(
+        "two models have the name `{0}`; give each --adapter NAME=DIR its own name, or the base \
+         model another one with --name"
+    )]
     ModelTwice(String),
     /// The HTTP server cannot listen.
     #[error("the server cannot listen on {address}: {reason}; --port and --host set the address")]

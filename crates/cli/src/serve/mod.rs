@@ -19,6 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
+use retrograph_finetune::{GenerationConfig, Sampling};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::unbounded_channel;
@@ -48,15 +49,18 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     listener.set_nonblocking(true).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
-    let engine = Engine::open(&arguments.engine, (&adapters, arguments.batch.into()), false)?;
+    let texts = (adapters.as_slice(), arguments.batch.into());
+    let engine = Engine::open(&arguments.engine, texts, false, |_, defaults| {
+        require_defaults(&arguments.engine.model, defaults)
+    })?;
     let (jobs, queue) = unbounded_channel();
     let metrics = Arc::new(Metrics::new());
+    let unsent = Arc::new(());
+    let unsent_count = Arc::downgrade(&unsent);
     let most = arguments.queue + usize::from(arguments.batch);
     let server = Server {
         names,
         tokenizer: engine.tokenizer.clone(),
-    let unsent = Arc::new(());
-    let unsent_count = Arc::downgrade(&unsent);
         template: engine.template.clone(),
         defaults: engine.defaults.clone(),
         vocab: engine.vocab(),
@@ -66,11 +70,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         key,
         metrics: metrics.clone(),
         slots: Arc::new(Semaphore::new(most)),
+        unsent,
         queue: arguments.queue,
         most,
         jobs,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
-        unsent,
         counter: AtomicU64::new(0),
     };
     fact("models", server.names.join(", "));
@@ -80,11 +84,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         failed: Arc::new(AtomicBool::new(false)),
         cancel: Arc::new(AtomicBool::new(false)),
         grace: Duration::from_secs(arguments.grace.into()),
+        unsent: unsent_count,
     };
     let http = {
         let stop = stop.clone();
         std::thread::spawn(move || serve(listener, router, &stop))
-        unsent: unsent_count,
     };
     fact("serving", format!("http://{address}"));
     let worked = worker::work(engine, queue, (&metrics, &stop.cancel));
@@ -101,6 +105,16 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
+/// Checks the default sampling parameters of the model, with which requests are answered.
+fn require_defaults(model: &Path, defaults: &GenerationConfig) -> Result<(), CliError> {
+    let drawn = GenerationConfig { do_sample: Some(true), ..defaults.clone() };
+    Sampling::from_config(&drawn).validate().map_err(|error| CliError::Read {
+        what: "the default sampling",
+        path: model.join("generation_config.json"),
+        reason: std::io::Error::new(std::io::ErrorKind::InvalidData, error.to_string()),
+    })
+}
+
 /// The conditions that end the server.
 #[derive(Clone)]
 struct Stop {
@@ -112,6 +126,8 @@ struct Stop {
     cancel: Arc<AtomicBool>,
     /// Time for which requests continue after the signal.
     grace: Duration,
+    /// Has one more reference for each request whose answer is not completely sent.
+    unsent: Weak<()>,
 }
 
 impl Stop {
@@ -126,8 +142,6 @@ impl Stop {
     async fn is_over(&self) {
         self.begins().await;
         if !self.failed.load(Ordering::SeqCst) {
-    /// Has one more reference for each request whose answer is not completely sent.
-    unsent: Weak<()>,
             tokio::time::sleep(self.grace).await;
         }
         self.cancel.store(true, Ordering::SeqCst);

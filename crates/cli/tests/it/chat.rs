@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use crate::models::{run, train, write_chat_model};
+use crate::models::{run, train, write_chat_model, write_model};
 use crate::program::{Done, Place};
 
 fn command(place: &Place, model: &str, further: &[&str]) -> Command {
@@ -124,4 +124,16 @@ fn a_signal_during_an_answer_ends_it() {
         assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
         assert!(rest.ends_with(b"\n") && rest.len() < 3000, "{} bytes", rest.len());
     }
+}
+
+#[test]
+fn a_model_that_cannot_chat_is_refused_before_a_device_is_opened() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let done = chat(&place, "model", &[], &[]).bad(&["no chat template"]);
+    assert!(!done.out.contains("device"), "{}", done.out);
+    let place = Place::new();
+    write_chat_model(&place, 256);
+    let done = chat(&place, "model", &["--temperature=-1"], &[]).bad(&["temperature is -1"]);
+    assert!(!done.out.contains("device"), "{}", done.out);
 }

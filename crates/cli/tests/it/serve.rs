@@ -286,6 +286,13 @@ fn requests_that_cannot_be_answered_are_refused_with_a_reason() {
     assert_eq!(answer["usage"]["completion_tokens"], 9);
     let twice = ["serve", "--model", "model", "--device", "sim", "--adapter", "model=a"];
     run(&place, &twice).bad(&["two models", "`model`"]);
+    let twice = ["--adapter", "a=x", "--adapter", "a=y"];
+    let serve = ["serve", "--model", "model", "--device", "sim"];
+    run(&place, &[&serve[..], &twice].concat()).bad(&["`a`", "each --adapter NAME=DIR"]);
+    let config = "{\"temperature\": -1}";
+    std::fs::write(place.path("model/generation_config.json"), config).unwrap();
+    let done = run(&place, &serve).bad(&["model/generation_config.json", "temperature is -1"]);
+    assert!(!done.out.contains("device"), "{}", done.out);
 }
 
 #[test]
@@ -300,6 +307,7 @@ fn a_configured_key_is_required() {
     assert_eq!(models("\r\nauthorization: Bearer secret-8"), 401);
     assert_eq!(models("\r\nauthorization: secret-7"), 401);
     assert_eq!(models("\r\nauthorization: Bearer secret-7"), 200);
+    assert_eq!(models("\r\nauthorization: bearer secret-7"), 200);
     assert_eq!((server.get("/health").0, server.get("/metrics").0), (200, 401));
     std::fs::write(place.path("key"), "\n").unwrap();
     let line = ["serve", "--model", "model", "--device", "sim", "--api-key-file", "key"];
@@ -307,7 +315,6 @@ fn a_configured_key_is_required() {
 }
 
 /// Writes a model whose tokens are bytes, so that no token ends an answer.
-    assert_eq!(models("\r\nauthorization: bearer secret-7"), 200);
 fn write_endless_model(place: &Place) {
     write_chat_model(place, 9000);
     for name in ["tokenizer.json", "tokenizer_config.json"] {
@@ -421,8 +428,6 @@ fn a_signal_lets_answers_end_and_refuses_new_connections() {
     server.signal("-INT");
     let events = body(stream, false);
     assert!(events.contains("server_stopping") && !events.contains("[DONE]"), "{events}");
-    assert_eq!(server.end().0, Some(0));
-}
     let (code, rest) = server.end();
     assert_eq!(code, Some(0));
     assert!(rest.contains("requests without a complete answer: 1"), "{rest}");
@@ -433,6 +438,7 @@ fn a_signal_lets_answers_end_and_refuses_new_connections() {
     assert_eq!(server.get("/health").0, 200);
     let started = Instant::now();
     server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
 }
 
@@ -474,3 +480,4 @@ fn the_chat_template_gets_all_fields_of_messages() {
     });
     let (status, text) = server.post("/v1/chat/completions", &body);
     assert!(status == 400 && text.contains("chat_template_kwargs"), "{status} {text}");
+}
