@@ -61,6 +61,22 @@ const OPTIONS: [(&str, &str, Form); 41] = [
     ("max_norm", "--clip", Value),
 ];
 
+/// Fields of a configuration that only options set, and these options.
+const OF_FLAGS: [(&str, &str); 12] = [
+    ("lr", "--lr"),
+    ("min_lr", "--min-lr"),
+    ("steps", "--steps and --schedule-steps"),
+    ("warmup", "--warmup"),
+    ("decay_steps", "--decay-steps"),
+    ("beta1", "--beta1"),
+    ("beta2", "--beta2"),
+    ("eps", "--eps"),
+    ("weight_decay", "--weight-decay"),
+    ("clip", "--clip"),
+    ("beta", "--dpo-beta"),
+    ("label_smoothing", "--dpo-label-smoothing"),
+];
+
 /// The options that determine the data of a run. A checkpoint has only a digest of the data.
 const OF_DATA: &str = "\nhint: --data or --text, --holdout, --packing and --buckets determine the \
     data; run.toml in the checkpoint directory has their values for the saved run";
@@ -103,6 +119,10 @@ pub(crate) fn of(error: &Error) -> String {
         Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
             "add --mode lora".to_owned()
         }
+        Error::InvalidConfig { field, .. } => match OF_FLAGS.iter().find(|one| one.0 == *field) {
+            Some((_, flags)) => format!("see {flags}"),
+            None => return String::new(),
+        },
         _ => return String::new(),
     };
     format!("\nhint: {hint}")

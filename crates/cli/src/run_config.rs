@@ -96,7 +96,7 @@ impl RunConfig {
         let data = data::read(&arguments.data, &tokenizer, (options, arguments.preference.dpo))?;
         let epochs = base.as_ref().filter(|_| checkpoint.is_none()).map(|_| DEFAULT_EPOCHS);
         let epoch = (data.training.sequences(asked.seq), asked.batch);
-        let steps = arguments.training.steps(epoch, epochs);
+        let steps = arguments.training.steps(epoch, epochs)?;
         let asked =
             TrainingConfig { optimizer: arguments.optimizer(base.as_ref(), steps), ..asked };
         let training = match &checkpoint {

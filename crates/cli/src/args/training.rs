@@ -1,7 +1,7 @@
 //! The arguments for optimizer, schedule and batches.
 
 use clap::{Args, ValueEnum};
-use retrograph_finetune::{LrSchedule, OptimizerConfig};
+use retrograph_finetune::{Error, LrSchedule, OptimizerConfig};
 
 use crate::error::CliError;
 
@@ -24,7 +24,8 @@ pub(crate) struct TrainingArguments {
     /// Steps of linear learning-rate warm-up [default: a tenth of --schedule-steps].
     #[arg(long, value_name = "STEPS")]
     pub(crate) warmup: Option<u32>,
-    /// Steps of the decay of --schedule wsd [default: a fifth of --schedule-steps].
+    /// Steps of the decay of --schedule wsd [default: a fifth of --schedule-steps, or the
+    /// steps after the warm-up if these are fewer].
     #[arg(long, value_name = "STEPS")]
     decay_steps: Option<u32>,
     /// Sequences per forward and backward pass, at least 1; a step has --grad-accumulation times as
@@ -81,12 +82,13 @@ impl TrainingArguments {
     /// Returns the optimizer of the command line, with `defaults` for the rest.
     pub(crate) fn given(&self, defaults: &OptimizerConfig) -> OptimizerConfig {
         let total_steps = self.schedule_steps.unwrap_or(defaults.total_steps);
+        let warmup_steps = self.warmup.unwrap_or(defaults.warmup_steps);
         OptimizerConfig {
             peak_lr: self.lr.unwrap_or(defaults.peak_lr),
             min_lr: self.min_lr.unwrap_or(defaults.min_lr),
-            warmup_steps: self.warmup.unwrap_or(defaults.warmup_steps),
+            warmup_steps,
             total_steps,
-            schedule: self.schedule(defaults.schedule, total_steps),
+            schedule: self.schedule(defaults.schedule, (warmup_steps, total_steps)),
             beta1: self.beta1.unwrap_or(defaults.beta1),
             beta2: self.beta2.unwrap_or(defaults.beta2),
             eps: self.eps.unwrap_or(defaults.eps),
@@ -95,10 +97,10 @@ impl TrainingArguments {
         }
     }
 
-    fn schedule(&self, default: LrSchedule, total_steps: u32) -> LrSchedule {
+    fn schedule(&self, default: LrSchedule, (warmup_steps, total_steps): (u32, u32)) -> LrSchedule {
         let decay_steps = match default {
             LrSchedule::Wsd { decay_steps } => decay_steps,
-            _ => total_steps / DECAY,
+            _ => (total_steps / DECAY).min(total_steps.saturating_sub(warmup_steps)),
         };
         let decay_steps = self.decay_steps.unwrap_or(decay_steps);
         match (self.schedule, default) {
@@ -130,17 +132,29 @@ impl TrainingArguments {
 
     /// Returns the number of steps of `batch` sequences, if an epoch has `sequences`. `None` if
     /// neither steps nor epochs are given and there is no `default` number of epochs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] if the epochs have more steps than can be counted.
     pub(crate) fn steps(
         &self,
         (sequences, batch): (usize, usize),
         default: Option<f64>,
-    ) -> Option<u32> {
+    ) -> Result<Option<u32>, Error> {
         let epochs = |epochs: f64| {
+            let per_epoch = sequences as f64 / batch as f64;
             // A rounding error must not add a step.
-            let steps = epochs * sequences as f64 / batch as f64;
-            (steps * (1.0 - f64::EPSILON)).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
+            let steps = (epochs * per_epoch * (1.0 - f64::EPSILON)).ceil().max(1.0);
+            if steps <= f64::from(u32::MAX) {
+                return Ok(steps as u32);
+            }
+            let (value, most) = (format!("{epochs:e}"), f64::from(u32::MAX) / per_epoch);
+            let rule = format!("at most {most:.0} for this data, which is {} steps", u32::MAX);
+            Err(Error::InvalidConfig { field: "epochs", value, rule })
         };
-        self.steps.or(self.epochs.or(default).map(epochs))
+        match self.steps {
+            Some(steps) => Ok(Some(steps)),
+            None => self.epochs.or(default).map(epochs).transpose(),
+        }
     }
 }
 
@@ -173,17 +187,16 @@ mod tests {
     #[test]
     fn epochs_are_rounded_up_to_steps() {
         let steps = |epochs: &str, sequences, batch| {
-            parsed(&["--epochs", epochs]).steps((sequences, batch), None).unwrap()
+            parsed(&["--epochs", epochs]).steps((sequences, batch), None).unwrap().unwrap()
         };
         assert_eq!([steps("1", 10, 5), steps("1", 11, 5), steps("0.5", 11, 5)], [2, 3, 2]);
-        assert_eq!(
-            [steps("3", 7, 7), steps("1e-9", 10, 5), steps("1e300", 10, 5)],
-            [3, 1, u32::MAX]
-        );
+        assert_eq!([steps("3", 7, 7), steps("1e-9", 10, 5)], [3, 1]);
+        let many = parsed(&["--epochs", "1e300"]).steps((10, 5), None).unwrap_err().to_string();
+        assert!(many.starts_with("epochs is 1e300, but it must be at most 2147483648"), "{many}");
         assert_eq!([steps("0.1", 1000, 10), steps("0.7", 100, 10)], [10, 7]);
-        assert_eq!(parsed(&["--steps", "4"]).steps((10, 5), Some(3.0)), Some(4));
-        assert_eq!(parsed(&[]).steps((10, 5), None), None);
-        assert_eq!(parsed(&[]).steps((10, 5), Some(3.0)), Some(6));
+        assert_eq!(parsed(&["--steps", "4"]).steps((10, 5), Some(3.0)).unwrap(), Some(4));
+        assert_eq!(parsed(&[]).steps((10, 5), None).unwrap(), None);
+        assert_eq!(parsed(&[]).steps((10, 5), Some(3.0)).unwrap(), Some(6));
         for wrong in ["0", "-1", "nan", "inf", "many"] {
             assert!(Line::try_parse_from(["program", "--epochs", wrong]).is_err(), "{wrong}");
         }
@@ -204,6 +217,8 @@ mod tests {
             assert_eq!(schedule(line, &saved), saved.schedule);
         }
         assert_eq!(schedule(&["--schedule", "linear"], &saved), LrSchedule::Linear);
+        let late = ["--schedule", "wsd", "--warmup", "95"];
+        assert_eq!(schedule(&late, &new), LrSchedule::Wsd { decay_steps: 5 });
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use crate::program::{Done, Place};
 
+/// A preference.
+const PAIR: &str = r#"{ "prompt": "a", "chosen": "b", "rejected": "c" }"#;
+
 #[test]
 fn a_missing_text() {
     let place = Place::new();
@@ -52,6 +55,15 @@ fn dimensions_that_do_not_fit_each_other() {
     place.finetune(&["--kv-heads", "3"]).bad(&["kv_heads", "divisor"]);
     place.finetune(&["--lr", "NaN"]).bad(&["lr", "finite"]);
     place.finetune(&["--clip", "0"]).bad(&["clip", "above 0"]);
+    place.finetune(&["--schedule-steps", "0"]).bad(&["steps is 0", "--schedule-steps"]);
+    place.finetune(&["--epochs", "1e300"]).bad(&["epochs is 1e300", "at most"]);
+    std::fs::write(place.path("pairs"), PAIR).unwrap();
+    let dpo = ["finetune", "--data", "pairs", "--dpo", "--mode", "lora", "--device", "sim"];
+    for (flag, value) in [("--dpo-beta", "0"), ("--dpo-label-smoothing", "0.5")] {
+        let mut command = place.program();
+        command.args(dpo).args([flag, value]);
+        Done::from(command).bad(&[flag]);
+    }
 }
 
 #[test]
