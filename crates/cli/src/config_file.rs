@@ -53,6 +53,17 @@ pub(crate) enum ConfigError {
         /// A flag with a similar name.
         suggestion: Option<String>,
     },
+    /// The flag belongs to the command line.
+    #[error(
+        "the configuration `{}` has the key `{key}`, but --{key} is only for the command line",
+        path.display()
+    )]
+    OnlyFlag {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+    },
     /// The flag cannot have a value of this type.
     #[error("in the configuration `{}`, `{key}` must be {expected}", path.display())]
     WrongType {
@@ -147,8 +158,10 @@ impl Flags {
         })?;
         let mut arguments = Vec::new();
         for (key, value) in &table {
-            let known = self.named(key).filter(|_| !NOT_OF_A_RUN.contains(&key.as_str()));
-            let Some(flag) = known else {
+            if NOT_OF_A_RUN.contains(&key.as_str()) {
+                return Err(ConfigError::OnlyFlag { path: path.to_owned(), key: key.clone() });
+            }
+            let Some(flag) = self.named(key) else {
                 let (path, key) = (path.to_owned(), key.clone());
                 let suggestion = self.suggest(&key);
                 return Err(ConfigError::UnknownKey { path, key, suggestion });
@@ -324,7 +337,7 @@ mod tests {
         assert!(error("lora_targets = 'q'").contains("did you mean `lora-targets`?"));
         assert!(error("warmup-steps = 3").contains("did you mean `warmup`?"));
         assert!(error("zzz = 1").contains("keys are the flags"));
-        assert!(error("resume = true").contains("unknown key `resume`"));
+        assert!(error("resume = true").contains("--resume is only for the command line"));
         assert!(error("[model]\nlr = 1").contains("`model` must be a string"));
         assert!(error("verify = 3").contains("`verify` must be true or false"));
         assert!(error("lr = ").contains("is not TOML"));
