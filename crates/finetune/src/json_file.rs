@@ -4,9 +4,18 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use retrograph_runtime::open_regular;
+use serde::Deserialize;
 
 /// Maximum bytes of a JSON file. The largest tokenizers on the hub have about 40 MB.
 const MAX_BYTES: u64 = 512 << 20;
+
+/// Deserializes JSON. An error begins with the path of the field, such as `rope_scaling.factor`.
+pub(crate) fn parse_json<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(value)
+}
 
 /// Reads a JSON file, or another text file of a model.
 ///

@@ -11,6 +11,7 @@ use super::rope::{Context, Rope, scaling};
 use super::window::sliding_window;
 use crate::config::{GatedActivation, ModelConfig, RopeScaling};
 use crate::error::Result;
+use crate::json_file::parse_json;
 
 /// Default of `rope_theta`.
 const DEFAULT_THETA: f64 = 10_000.0;
@@ -38,7 +39,7 @@ const GEMMA3_THETAS: [f64; 2] = [1_000_000.0, 10_000.0];
 
 /// Parses `text`, the file `path`. Returns the model and its number of positions.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usize>)> {
-    let raw: Raw = serde_json::from_slice(text).map_err(|error| HubError::json(path, error))?;
+    let raw: Raw = parse_json(text).map_err(|error| HubError::json(path, error))?;
     let unsupported = |(field, value, supported)| {
         let path = path.to_owned();
         HubError::Unsupported { path, field, value, supported }

@@ -113,5 +113,8 @@ mod tests {
             let error = read(&[("generation_config.json", text)]).unwrap_err().to_string();
             assert!(error.contains("generation_config.json"), "{error}");
         }
+        let text = r#"{ "temperature": 1, "top_k": "many" }"#;
+        let error = read(&[("generation_config.json", text)]).unwrap_err().to_string();
+        assert!(error.contains("top_k: invalid type: string"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::hub::HubError;
-use crate::json_file::read_json;
+use crate::json_file::{parse_json, read_json};
 
 /// The settings that are read from `tokenizer_config.json`.
 #[derive(Clone, Debug, Default)]
@@ -124,5 +124,5 @@ pub(super) fn read_if_there<T: for<'de> Deserialize<'de>>(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(HubError::json(path, error)),
     };
-    serde_json::from_slice(&text).map(Some).map_err(|error| HubError::json(path, error))
+    parse_json(&text).map(Some).map_err(|error| HubError::json(path, error))
 }
