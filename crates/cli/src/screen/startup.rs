@@ -1,10 +1,12 @@
 //! Progress of the stages before the first step: loading, compiling, uploading.
 
+use std::mem::discriminant;
 use std::time::Instant;
 
 use indicatif::{HumanBytes, ProgressBar};
 use retrograph_finetune::Stage;
 use retrograph_finetune::trainer::MemoryNeed;
+use retrograph_runtime::modules::Warning;
 use retrograph_runtime::{Report, WarmModules};
 
 use super::{bars, fact, milliseconds, planned, style};
@@ -57,16 +59,32 @@ impl Startup {
         let (functions, target, sources) = (modules.len(), modules.target(), report.sources());
         let time = milliseconds(self.started.elapsed());
         fact("warm", format!("{functions} kernels for {target} in {time}: {sources}"));
-        // Several compiler processes can fail for the same reason.
-        let mut told: Vec<String> = Vec::new();
-        for warning in report.warnings.iter().map(ToString::to_string) {
-            if !told.contains(&warning) {
-                fact("", &warning);
-                told.push(warning);
-            }
+        for warning in grouped(&report.warnings) {
+            fact("", warning);
         }
         self.bar.reset();
     }
+}
+
+/// Returns the texts of warnings. Several compiler processes can fail for the same reason, and all
+/// files of a cache can be damaged in the same way.
+fn grouped(warnings: &[Warning]) -> Vec<String> {
+    let is_alike = |one: &Warning, other: &Warning| match (one, other) {
+        (Warning::Disk(one), Warning::Disk(other)) => discriminant(one) == discriminant(other),
+        _ => one.to_string() == other.to_string(),
+    };
+    let mut groups: Vec<(&Warning, usize)> = Vec::new();
+    for warning in warnings {
+        match groups.iter_mut().find(|(first, _)| is_alike(first, warning)) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((warning, 1)),
+        }
+    }
+    let text = |(first, count): (&Warning, usize)| match (first, count) {
+        (Warning::Disk(_), 2..) => format!("{first} ({} more files alike)", count - 1),
+        _ => first.to_string(),
+    };
+    groups.into_iter().map(text).collect()
 }
 
 fn memory(need: &MemoryNeed, free: usize) {

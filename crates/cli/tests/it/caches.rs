@@ -37,6 +37,21 @@ fn a_directory_that_cannot_be_used_is_a_warning() {
     let place = Place::new();
     let done = place.finetune(&["--steps", "1", "--cache-dir", "text/cache"]).good();
     assert!(done.out.contains("the cache on disk was not used"), "{}", done.out);
+    // All files of the cache are damaged.
+    place.finetune(&["--steps", "1", "--cache-dir", "cache"]).good();
+    let mut folders = vec![place.path("cache")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => std::fs::write(path, "damaged").unwrap(),
+            }
+        }
+    }
+    let done = place.finetune(&["--steps", "1", "--cache-dir", "cache"]).good();
+    assert_eq!(done.out.matches("the cache on disk was not used").count(), 1, "{}", done.out);
+    assert!(done.out.contains(" more files alike)"), "{}", done.out);
     let done = place.finetune(&["--steps", "1", "--cache-dir", "none"]).good();
     assert!(!done.out.contains("cache on disk"), "{}", done.out);
 }
