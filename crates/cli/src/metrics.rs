@@ -17,6 +17,8 @@ pub(crate) struct MetricsFile {
     path: PathBuf,
     /// The configuration, and whether the device is simulated.
     run: Option<(TrainingConfig, bool)>,
+    /// Whether the run trains on pairs.
+    pairs: bool,
     failed: bool,
 }
 
@@ -33,7 +35,7 @@ impl MetricsFile {
             let reason = "another run writes to it; wait until it ends, or give another file";
             return Err(CliError::write("the metrics", path, reason));
         }
-        Ok(Self { file, path: path.to_owned(), run: None, failed: false })
+        Ok(Self { file, path: path.to_owned(), run: None, pairs: false, failed: false })
     }
 
     /// Starts with step `from`. Keeps the lines of earlier steps, for a resumed run; removes later
@@ -54,13 +56,16 @@ impl MetricsFile {
     /// Writes the line of a step.
     pub(crate) fn write(&mut self, metrics: &StepMetrics) -> Result<(), CliError> {
         let Some((config, simulated)) = self.run else { return Ok(()) };
+        self.pairs = metrics.preference.is_some();
         self.put(&line(metrics, &config, simulated))
     }
 
     /// Writes the line of a held-out loss.
     pub(crate) fn held_out(&mut self, found: &HeldOutLoss) -> Result<(), CliError> {
         let HeldOutLoss { steps, loss, tokens } = *found;
-        self.put(&HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens })
+        let (tokens, pairs) = if self.pairs { (None, Some(tokens)) } else { (Some(tokens), None) };
+        let step = steps.saturating_sub(1);
+        self.put(&HeldOutLine { step, held_out_loss: loss, tokens, pairs })
     }
 
     /// Writes a line. Writes nothing more after a failure, so that the file has no gap.
@@ -127,7 +132,12 @@ struct Rewards {
 struct HeldOutLine {
     step: u32,
     held_out_loss: f32,
-    tokens: usize,
+    /// Predicted tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<usize>,
+    /// Pairs, if the run trains on pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<usize>,
 }
 
 fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {
@@ -152,7 +162,7 @@ fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line
 
 #[cfg(test)]
 mod tests {
-    use retrograph_finetune::{Mode, OptimizerConfig, Precision, Preset};
+    use retrograph_finetune::{DpoMetrics, Mode, OptimizerConfig, Precision, Preset};
 
     use super::*;
 
@@ -203,6 +213,27 @@ mod tests {
         assert_eq!(steps(), [0, 1, 2, 3, 4, 5]);
         write(0, 1);
         assert_eq!(steps(), [0]);
+    }
+
+    #[test]
+    fn held_out_pairs_are_not_called_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let found = HeldOutLoss { steps: 4, loss: 0.5, tokens: 7 };
+        for (preference, expected) in [
+            (None, r#"{"step":3,"held_out_loss":0.5,"tokens":7}"#),
+            (
+                Some(DpoMetrics { chosen: 1.0, rejected: 0.0, accuracy: 1.0 }),
+                r#"{"step":3,"held_out_loss":0.5,"pairs":7}"#,
+            ),
+        ] {
+            let mut file = MetricsFile::open(&path).unwrap();
+            file.start(0, (&config(), true)).unwrap();
+            file.write(&StepMetrics { preference, ..metrics(3) }).unwrap();
+            file.held_out(&found).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(text.lines().last(), Some(expected));
+        }
     }
 
     #[test]
