@@ -48,7 +48,7 @@ impl Sample {
         text.truncate(end.unwrap_or(text.len()));
         fact("sample", "the prompt, then the generated text");
         let [prompt, text] = [&self.prompt, &text].map(|tokens| tokenizer.decode(tokens));
-        screen::line(format_args!("{prompt}\u{2502}{text}"));
+        screen::piece(&format!("{prompt}\u{2502}{text}\n"));
         Ok(())
     }
 }

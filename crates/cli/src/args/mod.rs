@@ -212,7 +212,8 @@ pub(crate) struct ModelArguments {
     /// Number of key and value heads, a divisor of --heads [default: the preset's].
     #[arg(long)]
     kv_heads: Option<usize>,
-    /// Vocabulary size; at least 256, as tokens are bytes [default: the preset's].
+    /// Vocabulary size; tokens are bytes, and all bytes of the data must be below it [default: the
+    /// preset's].
     #[arg(long)]
     vocab: Option<usize>,
     /// Weights to train [default: full; lora with --adapter].

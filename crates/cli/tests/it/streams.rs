@@ -165,6 +165,10 @@ fn control_characters_of_generated_text_do_not_reach_a_terminal() {
     // Terminals end lines with two characters.
     let shown = generated(&place, seed, true).replace("\r\n", "\n");
     assert_eq!(shown, text.replace(obeyed, ""));
+    // The sample of a run is generated text, too.
+    let sample = ["--sample", "200", "--temperature", "9", "--steps", "1"];
+    let done = place.finetune(&sample).good();
+    assert!(done.out.contains(obeyed) && !done.out.contains("\\u{"), "{}", done.out);
 }
 
 #[test]
