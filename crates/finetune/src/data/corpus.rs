@@ -10,9 +10,13 @@ pub(super) use format::FileKey;
 pub(super) use mapped::open;
 pub(super) use writer::CorpusWriter;
 
+use std::fs::File;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use memmap2::Mmap;
+
+use super::DataError;
 
 /// The bit that marks a token with loss. All tokens are smaller.
 pub(super) const HAS_LOSS: u32 = 1 << 31;
@@ -36,12 +40,27 @@ enum Storage {
     /// A file of which `words` and `ends` are aligned and complete.
     Mapped {
         map: Mmap,
+        file: File,
+        path: PathBuf,
         words: Range<usize>,
         ends: Range<usize>,
     },
 }
 
 impl Corpus {
+    /// Checks that the mapped file still has its length: an access beyond its end would end the
+    /// process.
+    ///
+    /// # Errors
+    /// [`DataError::CacheTruncated`] if it has not.
+    pub(super) fn require_length(&self) -> Result<(), DataError> {
+        let Storage::Mapped { map, file, path, .. } = &self.storage else { return Ok(()) };
+        match file.metadata() {
+            Ok(found) if found.len() >= map.len() as u64 => Ok(()),
+            _ => Err(DataError::CacheTruncated { path: path.clone() }),
+        }
+    }
+
     /// The words of all examples.
     pub(super) fn words(&self) -> &[u32] {
         match &self.storage {

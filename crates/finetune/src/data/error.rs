@@ -29,6 +29,15 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
+    /// A file of the token cache became shorter while a run used it.
+    #[error(
+        "the token cache `{}` became shorter while it was in use; start again, which builds it \
+         again", path.display()
+    )]
+    CacheTruncated {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file changed while it was read.
     #[error(
         "the data `{}` changed while it was read; start again when it is complete", path.display()

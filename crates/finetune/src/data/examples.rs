@@ -160,6 +160,7 @@ impl Examples {
     /// [`DataError::OtherSeq`] if the sequences have another length, and [`DataError::Shape`].
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
+        self.corpus.require_length()?;
         tokens_in([batch, seq])?;
         let first = u64::from(step) * batch as u64;
         let (all, group) = (self.arrangement.len() / self.group, self.group as u64);
@@ -181,6 +182,7 @@ impl Examples {
     /// [`DataError::OtherSeq`] if the sequences have another length, and [`DataError::Shape`].
     pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(seq)?;
+        self.corpus.require_length()?;
         tokens_in([batch, seq])?;
         let all = self.arrangement.len();
         let place = |place: usize| (place < all).then_some(place);

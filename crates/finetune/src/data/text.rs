@@ -167,6 +167,7 @@ impl TextData {
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         let rows = tokens_in([batch, seq])?;
         self.require(seq)?;
+        self.corpus.require_length()?;
         let windows = self.sequences(seq);
         let slack = self.len() - 1 - windows * seq;
         let mut tokens = Vec::with_capacity(rows);
@@ -191,6 +192,7 @@ impl TextData {
     /// [`DataError::Shape`](super::DataError::Shape).
     pub fn in_order(&self, shape: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(1)?;
+        self.corpus.require_length()?;
         // Consecutive windows make one piece of text per batch.
         let (rows, predicted) = (tokens_in(shape)?, self.len() - 1);
         let start = index.checked_mul(rows).filter(|start| *start < predicted);

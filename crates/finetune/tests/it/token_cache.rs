@@ -171,3 +171,27 @@ fn concurrent_readers_share_a_file() {
     let built = states.iter().filter(|state| **state == CacheState::Built).count();
     assert_eq!((built, files(cache.path()).len()), (1, 1), "{states:?}");
 }
+
+#[test]
+fn a_file_that_becomes_shorter_in_use_is_an_error() {
+    let place = Place::chatml();
+    let folder = tempfile::tempdir().unwrap();
+    for (form, read) in FORMS {
+        let path = write_data(folder.path(), form);
+        let cache = TokenCache::at(folder.path().join(format!("{form}-cache")));
+        let tokenizer = &place.tokenizer();
+        let file = DataFile { path: &path, tokenizer, cache: Some(&cache) };
+        let data = read(&options(0.0), file, &mut |_, _| ()).unwrap();
+        data.training.batch([2, 16], 9, 0).unwrap();
+        let [cached] = files(cache.path()).try_into().unwrap();
+        let cached: PathBuf = cached;
+        fs::File::options().write(true).open(&cached).unwrap().set_len(64).unwrap();
+        let found = [
+            data.training.batch([2, 16], 9, 0).map(|_| ()),
+            data.training.in_order([2, 16], 0).map(|_| ()),
+        ];
+        for error in found.map(Result::unwrap_err) {
+            assert!(error.to_string().contains("became shorter while it was in use"), "{error}");
+        }
+    }
+}

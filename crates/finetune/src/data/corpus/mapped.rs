@@ -26,7 +26,8 @@ pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Co
     };
     // SAFETY: `CorpusWriter` writes to temporary files and renames them, so it never changes a
     // mapped file. As for every mapped file, a program that changes or truncates it breaks this:
-    // values could change, or an access could end the process.
+    // values could change, or an access could end the process. `Corpus::require_length` is called
+    // before each batch.
     let map = unsafe { Mmap::map(&file) }?;
     let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
     let header = map.get(..HEADER).ok_or_else(|| invalid("it has no header"))?;
@@ -42,7 +43,7 @@ pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Co
     let words = HEADER..HEADER + 4 * words;
     let ends = map.len() - 8 * examples..map.len();
     let largest = u32::try_from(header.largest).map_err(|_| invalid("its header is damaged"))?;
-    let storage = Storage::Mapped { map, words, ends };
+    let storage = Storage::Mapped { map, file, path: path.to_owned(), words, ends };
     let corpus = Corpus { storage, digest: header.digest, largest };
     if corpus.is_whole() { Ok(Some(corpus)) } else { Err(invalid("its content is damaged")) }
 }
