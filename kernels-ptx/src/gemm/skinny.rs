@@ -13,12 +13,13 @@
 //! chunks, or the first ones of its next tile, as soon as it has multiplied the last ones, so loads
 //! do not drain between tiles. With PDL, it loads its first vectors of w before it waits for its
 //! predecessor. The launch declares these reads. The kernel reads nothing else before the wait.
-//! While a block multiplies its last chunks, it prefetches part of the next launch's weights to L2.
+//! While a block multiplies its last chunks, it prefetches part of the next launch's weights into
+//! L2.
 //!
-//! **Grid.** A block of 8 warps loops over tiles. Each warp multiplies every eighth chunk of a tile.
+//! **Grid.** A block of 8 warps loops over tiles. Each warp multiplies every eighth chunk.
 //!
-//! **Determinism.** Each warp accumulates tensor-core products in ascending order, and the warps are
-//! added in ascending order. An element of y depends on one row of x, and not on the number of
+//! **Determinism.** Each warp accumulates tensor-core products in ascending order, and the warps
+//! are added in ascending order. An element of y depends on one row of x, and not on the number of
 //! rows. Before sm_80, a lane uses fused multiply-adds, and a butterfly adds four lanes.
 
 mod output;
@@ -58,7 +59,11 @@ struct Config {
 impl Config {
     /// Chunks in flight per warp, as many as fit in the registers.
     fn in_flight(self) -> u32 {
-        if self.form == SkinnyForm::F32 { 4 } else { 6 }
+        match (self.form, self.target.features().bf16_mma) {
+            (_, false) => 2,
+            (SkinnyForm::F32, true) => 4,
+            (SkinnyForm::Bf16 | SkinnyForm::SwiGlu, true) => 6,
+        }
     }
 
     /// Steps of K that a block has in flight.

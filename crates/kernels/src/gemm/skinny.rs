@@ -13,6 +13,7 @@
 //! number of rows.
 
 mod dispatch;
+mod problem;
 
 use half::bf16;
 use retrograph_kernel_abi::Any;
@@ -24,8 +25,8 @@ use crate::checks::Check;
 use crate::gemv::prefetched;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
-pub use dispatch::SkinnyProblem;
 use dispatch::dispatch;
+pub use problem::SkinnyProblem;
 
 /// Kernel of [`SkinnyFprop`] and [`SkinnySwiGlu`].
 pub static SKINNY: Kernel =
@@ -65,7 +66,8 @@ pub struct SkinnyFprop<'a, B> {
 pub struct SkinnySwiGlu<B> {
     /// `[rows, inputs]`, read.
     pub x: View<B, bf16>,
-    /// w0 and w1, `[outputs, inputs]`, read, with [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+    /// w0 and w1, `[outputs, inputs]`, read. The access is
+    /// [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
     pub w: [View<B, bf16>; 2],
     /// `[outputs]` each, read: added.
     pub biases: [Option<View<B, f32>>; 2],

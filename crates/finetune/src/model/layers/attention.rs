@@ -150,8 +150,9 @@ impl Attention {
     }
 
     /// Appends the block over one token of each text and adds it to `residual`. The projections are
-    /// one launch, unless those of several texts have LoRA updates. The attention kernel fuses the norms of heads, RoPE and,
-    /// for one text, if all have the same rank and scale and no DoRA, the second LoRA products.
+    /// one launch, unless those of several texts have LoRA updates. The attention kernel fuses the
+    /// norms of heads, RoPE and, for one text, the second LoRA products, if all have the same rank
+    /// and scale and no DoRA.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,

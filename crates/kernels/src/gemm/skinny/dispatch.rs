@@ -2,19 +2,9 @@
 
 use retrograph_kernel_abi::gemm::{self as abi, SkinnyForm};
 
+use super::problem::SkinnyProblem;
 use crate::Dispatch;
 use crate::geometry::linear;
-
-/// The sizes that determine entry point and grid of a skinny product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SkinnyProblem {
-    /// Elements of a row of x.
-    pub inputs: u32,
-    /// Outputs of each layer; 0 for no layer.
-    pub outputs: [u32; abi::SKINNY_MAX_LAYERS],
-    /// The form.
-    pub form: SkinnyForm,
-}
 
 /// The most blocks of a launch: two on each of 132 SMs.
 const MAX_BLOCKS: u32 = 264;

@@ -147,8 +147,7 @@ impl Linear {
         self.products.shape.rows == 1
     }
 
-    /// Whether a decode step of several texts computes the layer by [`skinny`](super::super::skinny)
-    /// products.
+    /// Whether a decode step of several texts computes the layer by skinny products.
     pub(in crate::model::layers) fn is_skinny(&self) -> bool {
         self.products.is_skinny && self.lora.is_none() && self.dora.is_none()
     }
