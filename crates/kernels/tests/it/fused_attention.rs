@@ -139,7 +139,7 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
     assert!(refused([short, matrix(), matrix()]).contains("the scales of q"));
     let bf16 = View::<u64, bf16>::new(4096, 512).into();
     let mixed = FusedAttention { q: bf16, k: bf16, v: bf16, ..attention };
-    assert!(mixed.launch().unwrap_err().to_string().contains("must be f32"));
+    assert!(mixed.launch().unwrap_err().to_string().contains("only f32 operands"));
 }
 
 #[test]
