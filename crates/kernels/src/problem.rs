@@ -206,7 +206,7 @@ impl Problem {
             problems.push(Self::Gemv(problem));
         }
         for form in SkinnyForm::ALL {
-            problems.push(Self::Skinny(SkinnyProblem { inputs: a, outputs: [b, c, 0], form }));
+            problems.push(Self::Skinny(SkinnyProblem { outputs: [a, b, c], form }));
         }
     }
 }

@@ -177,7 +177,7 @@ impl<B: Copy> Operands<B> {
             outputs2: outputs[2],
             accumulate,
         };
-        let problem = Problem::Skinny(SkinnyProblem { inputs, outputs, form });
+        let problem = Problem::Skinny(SkinnyProblem { outputs, form });
         Ok(Launch { kernel: &SKINNY, problem, arguments: arguments.into_arguments() })
     }
 

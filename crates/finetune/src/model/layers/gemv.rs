@@ -12,7 +12,7 @@ use super::activation::Input;
 use super::lora::{Lora, SavedIn};
 use crate::error::Result;
 
-/// A layer of one row: `y = x·Wᵀ + bias`, and its LoRA update.
+/// A layer of a decode step: `y = x·Wᵀ + bias`, and its LoRA update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GemvCall<'a> {
     pub(super) weight: TensorView<BufferId>,

@@ -11,7 +11,7 @@ const MAX_BLOCKS: u32 = 264;
 
 /// Each block loops over equally many tiles. The choice depends only on the sizes.
 pub(super) fn dispatch(problem: &SkinnyProblem) -> Dispatch {
-    let SkinnyProblem { outputs, form, .. } = *problem;
+    let SkinnyProblem { outputs, form } = *problem;
     let layers = if form == SkinnyForm::SwiGlu { 1 } else { outputs.len() };
     let tiles = outputs[..layers].iter().map(|outputs| outputs.div_ceil(form.tile_outputs()));
     let tiles = tiles.fold(0, u32::saturating_add);
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn blocks_loop_over_equally_many_tiles() {
-        let blocks = |form, outputs| dispatch(&SkinnyProblem { inputs: 8, outputs, form }).grid[0];
+        let blocks = |form, outputs| dispatch(&SkinnyProblem { outputs, form }).grid[0];
         assert_eq!(blocks(SkinnyForm::F32, [0; 3]), 0);
         assert_eq!(blocks(SkinnyForm::Bf16, [1, 16, 17]), 4);
         // Qwen2.5 1.5B: gate and up in five rounds, logits in 36.
