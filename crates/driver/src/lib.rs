@@ -63,7 +63,8 @@
 //!
 //! # Rules
 //!
-//! - Errors say what failed and what to do; those of driver calls carry the call and its code.
+//! - Errors say what failed and what to do. The error of a driver call has the name of the call and
+//!   the code that it returned.
 //! - Nothing is retried silently, except instantiating a graph once more after freeing the driver's
 //!   cached graph memory. Failed releases are retried, which is logged.
 //! - Streams are non-blocking, and copies are ordered on the given stream.

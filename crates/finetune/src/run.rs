@@ -44,7 +44,7 @@ pub struct HeldOut<'a> {
     pub every: u32,
     /// Measurements without a new minimum after which the run ends; `None` for no limit.
     pub patience: Option<u32>,
-    /// Whether the checkpoint of the lowest loss is kept, of the losses since a run keeps it:
+    /// Whether the run saves a checkpoint at each new lowest loss and keeps the last of them:
     /// [`CheckpointDirectory::best`](crate::checkpoint::CheckpointDirectory::best) names it.
     pub keep_best: bool,
 }
@@ -208,8 +208,8 @@ impl<'a> Run<'a> {
         Ok(over)
     }
 
-    /// Whether the newest held-out loss is below that of the best checkpoint. A lower loss without
-    /// a checkpoint does not count.
+    /// Whether the newest held-out loss is lower than the loss of the best checkpoint. Losses of
+    /// steps that were not saved do not count.
     fn is_best(&self) -> Result<bool> {
         let (Some(directory), Some(newest)) = (&self.checkpoints, self.trainer.held_out().last())
         else {

@@ -57,8 +57,8 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
-/// The most blocks of a decode step, where the next launch prefetches its weights. Those of a
-/// training step would occupy the SM while they wait.
+/// Maximum blocks for an early start of the next launch. In a decode step it prefetches its weights
+/// meanwhile. In a training step it would only occupy the SMs.
 const DECODE_BLOCKS: u32 = 8;
 
 /// Lets the next launch start in a decode step, and waits for the previous one.

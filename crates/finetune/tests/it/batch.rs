@@ -3,15 +3,15 @@
 use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Error, GenerationPlan, GeneratorOptions, Mode, ModelConfig, Precision, Request, RopeScaling,
-    Sampling, SlidingWindow, Source, TrainingConfig,
+    Error, GatedActivation, GenerationPlan, GeneratorOptions, Mode, ModelConfig, Precision,
+    Request, RopeScaling, Sampling, SlidingWindow, Source, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Policy};
 
 use crate::device::device;
 use crate::dora::DORA;
-use crate::generation::{generator_on, is_greedy, prompt};
+use crate::generation::{generator_on, is_greedy, is_nearly_greedy, prompt};
 use crate::golden::{config, weights};
 use crate::models::LORA;
 
@@ -143,6 +143,27 @@ fn texts_in_low_precision_have_the_same_tokens_as_alone() {
         let mut batch = batch(&config, options(4, 64));
         let together = run(&mut batch, &asked);
         assert_eq!(together, alone(&mut batch, &asked), "{precision:?}");
+    }
+}
+
+/// The products of several texts read weights and inputs in bf16.
+#[test]
+fn greedy_texts_in_bf16_are_near_the_likeliest_tokens() {
+    let greedy: Vec<_> =
+        asked().into_iter().filter(|one| one.sampling == Sampling::greedy()).collect();
+    for (change, mode) in [
+        ((|_| ()) as fn(&mut ModelConfig), Mode::Full),
+        (|_| (), LORA),
+        (qwen3, Mode::Full),
+        (|model| model.activation = GatedActivation::GeluTanh, Mode::Full),
+    ] {
+        let mut config = config(mode);
+        change(&mut config.model);
+        let rounded = TrainingConfig { precision: Precision::BF16, ..config };
+        let texts = run(&mut batch(&rounded, options(4, 64)), &greedy);
+        for (one, text) in greedy.iter().zip(&texts) {
+            is_nearly_greedy(&config, (&one.prompt, text), 0.05);
+        }
     }
 }
 

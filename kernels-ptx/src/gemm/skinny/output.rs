@@ -89,8 +89,8 @@ impl<'k, 'a> Output<'k, 'a> {
         });
     }
 
-    /// Stores the sums of this warp, and waits for those of the other warps. The result maps an
-    /// index `row × TILE_ROWS + row of w` to the sum over all warps.
+    /// Shares the sums of this warp with the block, and waits until all warps have done so. The
+    /// returned function adds the sums of all warps at index `row of x × TILE_ROWS + row of w`.
     fn exchange(
         &self,
         products: &LaneProducts<'k, '_>,

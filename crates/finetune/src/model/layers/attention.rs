@@ -149,10 +149,11 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
-    /// Appends the block over one token of each text and adds it to `residual`. The projections are
-    /// one launch, unless those of several texts have LoRA updates. The attention kernel fuses the
-    /// norms of heads, RoPE and, for one text, the second LoRA products, if all have the same rank
-    /// and scale and no DoRA.
+    /// Appends the block over one token of each text and adds it to `residual`.
+    ///
+    /// The projections of one text are one launch. Those of several texts are one launch if they
+    /// use skinny products. The attention kernel fuses the norms of heads and RoPE. For one text it
+    /// also fuses the second LoRA products, if all have the same rank and scale and no DoRA.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,

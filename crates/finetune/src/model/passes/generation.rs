@@ -280,7 +280,7 @@ mod tests {
 
     use super::super::count;
     use super::*;
-    use crate::config::{LoraConfig, Mode, Precision, Preset};
+    use crate::config::{GatedActivation, LoraConfig, Mode, ModelConfig, Precision, Preset};
 
     fn config(mode: Mode) -> InferenceConfig {
         InferenceConfig { mode, ..InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32) }
@@ -341,6 +341,22 @@ mod tests {
         // The products of q, k and v are separate beside updates of q and v.
         let lora = pass(Mode::Lora(LoraConfig::new(8, 32.0)));
         assert_eq!(count(&lora, &[&ops::SKINNY]), 2 * (3 + 3) + 1);
+    }
+
+    #[test]
+    fn several_texts_of_a_geglu_model_are_decoded_in_bf16() {
+        let activation = GatedActivation::GeluTanh;
+        let model = ModelConfig { activation, ..Preset::Tiny.model() };
+        for (hidden, intermediate) in [(64, 128), (2048, 8192)] {
+            let model = ModelConfig { hidden, intermediate, ..model };
+            let config = InferenceConfig::frozen(model, Precision::BF16);
+            let cache = CacheConfig { batch: 8, dtype: DType::Bf16, ..cache(256) };
+            let pass = GenerationPass::decode(&config, cache).unwrap().pass;
+            // In each of two layers: q, k and v, the output projection, gate and up, down. Then the
+            // logits.
+            assert_eq!(count(&pass, &[&ops::SKINNY]), 2 * 4 + 1);
+            assert_eq!(count(&pass, &[&ops::GEGLU]), 2);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(in crate::model::layers) struct Forward<'a> {
     /// The scope of the layer if several share the input; `None` for the current scope.
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) output: Output,
-    /// The residual stream to which y is added.
+    /// The residual stream to which y is added, for a layer that does not share its input.
     pub(in crate::model::layers) residual: Option<Slice<f32>>,
 }
 
@@ -64,7 +64,8 @@ pub(in crate::model::layers) struct Saved {
     pub(super) unscaled: Option<Activation>,
 }
 
-/// Appends `y = linear(x)` of layers that share x. In a decode step they are one launch.
+/// Appends `y = linear(x)` of layers that share x. Layers of one row, and layers of a decode step
+/// that use skinny products, are one launch.
 pub(in crate::model::layers) fn forward<const N: usize>(
     builder: &mut Builder,
     input: Input,

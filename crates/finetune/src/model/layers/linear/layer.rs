@@ -83,9 +83,10 @@ impl Linear {
 
     fn resolve(
         (weight, bias, lora): (Weight, Option<F32Weight>, Option<Lora>),
-        products: Products,
+        mut products: Products,
     ) -> Self {
-        let bf16 = products.bf16_operand || (products.is_skinny && lora.is_none());
+        products.is_skinny &= lora.is_none();
+        let bf16 = products.bf16_operand || products.is_skinny;
         let lora_f32 = lora.is_some_and(|lora| lora.dtype() == DType::F32);
         let dtypes = Dtypes { f32: !bf16 || lora_f32, bf16 };
         // The gradient of a bias is added in f32.
@@ -96,12 +97,14 @@ impl Linear {
 
     /// Whether the output can be written as bf16: a large product, to which nothing is added.
     pub(in crate::model::layers) fn can_round_output(&self) -> bool {
-        self.dtypes.bf16 && self.is_one_product() && self.products.forward_splits == 1
+        let Products { bf16_operand, forward_splits, .. } = self.products;
+        bf16_operand && self.is_one_product() && forward_splits == 1
     }
 
     /// Whether the gradient of the input can be written as bf16.
     pub(in crate::model::layers) fn can_round_grad_input(&self) -> bool {
-        self.dtypes.bf16 && self.is_one_product() && self.products.backward_splits == 1
+        let Products { bf16_operand, backward_splits, .. } = self.products;
+        bf16_operand && self.is_one_product() && backward_splits == 1
     }
 
     /// Whether `SwiGluFprop` can compute the layer.
@@ -149,7 +152,7 @@ impl Linear {
 
     /// Whether a decode step of several texts computes the layer by skinny products.
     pub(in crate::model::layers) fn is_skinny(&self) -> bool {
-        self.products.is_skinny && self.lora.is_none() && self.dora.is_none()
+        self.products.is_skinny
     }
 
     /// Describes the layer of a decode step, without the scales and the bias of DoRA.

@@ -39,8 +39,8 @@ pub(super) struct Products {
     pub(super) forward_splits: usize,
     /// Split-K of the gradient of the input; 1 for none.
     pub(super) backward_splits: usize,
-    /// Whether a decode step of several texts computes the product by [`SkinnyFprop`] with x in
-    /// bf16 and the residual.
+    /// Whether the product is one of a decode step of several texts: it reads x in bf16, and adds
+    /// the residual.
     pub(super) is_skinny: bool,
     /// Launches of the same sizes that run concurrently with each product, and with one launch of
     /// all layers that have the same input and sizes.
@@ -73,8 +73,8 @@ impl Products {
         let decodes = config.decodes && shape.rows > 1;
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias.
-        let is_skinny = Self::is_skinny(config, shape);
-        let whole = bias.is_some() || is_skinny;
+        let supports_skinny = Self::supports_skinny(config, shape);
+        let whole = bias.is_some() || supports_skinny;
         let forward_splits = if whole { 1 } else { shape.fprop_splits(config) };
         let backward_splits = shape.dgrad_splits(config);
         Self {
@@ -87,14 +87,14 @@ impl Products {
             bf16_operand,
             forward_splits,
             backward_splits,
-            is_skinny: is_skinny && decodes,
+            is_skinny: supports_skinny && decodes,
             concurrent,
             min_fused_elements,
         }
     }
 
     /// Whether [`SkinnyFprop`] computes the forward product.
-    fn is_skinny(config: GemmConfig, shape: GemmShape) -> bool {
+    fn supports_skinny(config: GemmConfig, shape: GemmShape) -> bool {
         let dtypes = (config.compute, config.activations, config.weights);
         dtypes == (DType::Bf16, DType::F32, DType::Bf16) && SkinnyFprop::<BufferId>::supports(shape)
     }
