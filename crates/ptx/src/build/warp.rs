@@ -59,6 +59,13 @@ impl<'k> Kernel<'k> {
         self.tid_x() >> 5
     }
 
+    /// Waits for every lane of the warp (`bar.warp.sync`). Their earlier writes to shared and
+    /// global memory are then visible to each other.
+    pub fn warp_barrier(&self) {
+        let (modifiers, operands) = (&[Modifier::Warp, Modifier::Sync], vec![ALL_LANES]);
+        self.emit(Emit { opcode: Opcode::Bar, modifiers, types: &[], operands });
+    }
+
     /// The value of lane `lane ^ mask` (`shfl.sync.bfly`). Every lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_bfly<T: Word>(&self, value: Value<'k, T>, mask: impl Arg<'k, u32>) -> Value<'k, T> {
