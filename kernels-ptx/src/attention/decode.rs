@@ -16,23 +16,26 @@
 //! last `window` are not read. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
 //! and value.
 //!
-//! **Grid.** Splits: block (h, r, t) of eight warps handles split r of head h of sequence t; blocks
-//! past the length or before the window return at once. A block first prefetches the earlier
-//! positions of its split into L2, then computes q of the new token. The blocks of the last split
-//! also compute its key and value, and the first head of each group writes them. A warp takes every
-//! eighth position, eight at a time, and its lanes the vec4s of a head. Combine: one block of 128
+//! **Grid.** Splits: a block of eight warps handles one split of one sequence for up to eight heads
+//! of a group, which share keys and values. Blocks past the length or before the window return at
+//! once. A block first prefetches the earlier positions of its split into L2, then computes the
+//! queries of the new token. The blocks of the last split also compute its key and value, and the
+//! first block of each group writes them. The products are computed by tensor cores for caches in
+//! bf16 ([`mma`]), and otherwise by fused multiply-adds ([`fma`]). Combine: one block of 128
 //! threads per head and sequence, one thread per element.
 //!
-//! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
-//! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.
+//! **Determinism.** A warp adds its positions in ascending order. Warps are added in order, the new
+//! position last, and then splits in order. The assignment of positions to splits depends only on
+//! `split_len`, and no sum on the number of heads of a block.
 
 mod combine;
+mod fma;
+mod mma;
 mod new_token;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
-    DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_MAX_SPLIT_LEN, DECODE_THREADS,
-    DecodeAttentionParameters,
+    DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_THREADS, DecodeAttentionParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -40,17 +43,10 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Shared, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
-use crate::primitives::registers::{Registers, registers, values};
-use crate::primitives::vec4::{F32x4, Vec4};
 use new_token::NewToken;
 
 /// Warps of a block.
 const WARPS: u32 = DECODE_THREADS / 32;
-/// Positions of a warp in flight: all its positions in a split of 64.
-const KEYS_IN_FLIGHT: u32 = 8;
-const KEY_STEPS: [u32; KEYS_IN_FLIGHT as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// Elements of a head that a warp handles at a time.
-const HEAD_CHUNK: u32 = 128;
 /// Bytes of a cache line.
 const CACHE_LINE: u32 = 128;
 
@@ -63,26 +59,62 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
+/// The heads of a block, all of one group.
+#[derive(Clone, Copy)]
+struct Heads<'k> {
+    first: Value<'k, u32>,
+    count: Value<'k, u32>,
+    kv_head: Value<'k, u32>,
+    /// Whether they are the first of their group.
+    first_of_group: Pred<'k>,
+}
+
+impl<'k> Heads<'k> {
+    /// The heads of this block, if each of `blocks` blocks has `block_heads` heads of a `group`,
+    /// the last one fewer.
+    fn of_block(
+        k: &Kernel<'k>,
+        group: Value<'k, u32>,
+        [block_heads, blocks]: [Value<'k, u32>; 2],
+    ) -> Self {
+        // Large grids have one block for each group, and a division takes long.
+        let kv_head = k.var(k.ctaid_x());
+        k.when(blocks.gt(1), || kv_head.set(k.ctaid_x() / blocks));
+        let kv_head = kv_head.get();
+        let first = (k.ctaid_x() - kv_head * blocks) * block_heads;
+        Self {
+            first: kv_head * group + first,
+            count: block_heads.min(group - first),
+            kv_head,
+            first_of_group: first.eq(0),
+        }
+    }
+}
+
 /// The entry for caches with elements of type `dtype`, which computes the splits.
 fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
+        let by_mma = dtype == DType::Bf16 && target.features().bf16_mma;
         // Leaves resources for a successor that prefetches its weights. With three blocks, a thread
         // has 80 registers.
-        k.min_blocks(if target.features().spills_at_80_registers { 2 } else { 3 });
+        let spills = target.features().spills_at_80_registers;
+        k.min_blocks(if spills { 2 } else { 3 });
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
-        let text = k.ctaid_z();
-        let new_token = NewToken::new(k, (target, dtype), (&parameters, text));
-        let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
-        let DecodeAttentionParameters { kv_heads, group, split_len, window, scale, .. } =
+        let DecodeAttentionParameters { kv_heads, group, block_heads, group_blocks, .. } =
             parameters;
+        let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
+        let DecodeAttentionParameters { head_dim, split_len, window, scale, .. } = parameters;
+        let text = k.ctaid_z();
+        let heads = Heads::of_block(k, group, [block_heads, group_blocks]);
+        let new_token = NewToken::new(k, (target, dtype), (&parameters, text));
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
-        let (head, split, head_dim) = (k.ctaid_x(), k.ctaid_y(), new_token.head_dim);
+        let split = k.ctaid_y();
         // Computes independent values while the position is in flight.
         let position = position.load(text);
-        new_token.project_query(head);
+        new_token.project_queries(heads);
         let length = (position + 1).min(capacity);
         let (start, seen) = (split * split_len, position + 1);
         let first = start.max(seen - seen.min(window));
@@ -92,21 +124,24 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
         let shift = dtype.bytes().ilog2();
-        let start = (first.mul_wide(width) + (head / group * head_dim).cast::<u64>()) << shift;
+        let start = (first.mul_wide(width) + (heads.kv_head * head_dim).cast::<u64>()) << shift;
         let [keys, values] = new_token.caches.map(|cache| cache + start);
-        // A vec4 has four elements.
-        let rows_aligned =
-            ((keys | values) & u64::from(4 * dtype.bytes() - 1)).eq(0) & (width & 3).eq(0);
+        let vector = if by_mma { 8 } else { 4 };
+        let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
+            & (width & (vector - 1)).eq(0);
         // The new position is the last one of the last split, unless the cache is full.
         let is_new = position.lt(capacity) & (first + count).eq(length);
         let old = is_new.select(count - 1, count);
         let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
-        let split_of_head = Split {
+        let (scores, scores_len) = (new_token.shared_end(), block_heads * split_len);
+        let split_of_heads = Split {
             k: *k,
+            target,
             dtype,
             lane,
             warp,
             new_token: &new_token,
+            heads,
             head_dim,
             width,
             keys,
@@ -114,52 +149,92 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             rows_aligned,
             is_new,
             old,
+            split_len,
+            scores,
+            other_scores: by_mma.then(|| scores.at(scores_len)),
+            sums: scores.at(scores_len * 2),
         };
-        split_of_head.prefetch();
-        new_token.compute((head, group), position, (is_new, rows));
+        split_of_heads.prefetch();
+        new_token.compute(heads, position, (is_new, rows));
 
-        let scores = k.shared::<f32>("scores", DECODE_MAX_SPLIT_LEN as usize);
-        split_of_head.store_scores(scores, scale);
+        match by_mma {
+            true => mma::store_scores(&split_of_heads),
+            false => fma::store_scores(&split_of_heads),
+        }
+        split_of_heads.store_new_scores();
         k.barrier();
-        let max = exponentials(k, scores, count);
-        let sum = k.var(0.0f32);
-        k.range(lane, count, 32, |j| sum.add_assign(scores.load(j)));
-        let sum = k.warp_sum(sum.get());
-        let partial_index = (text * k.nctaid_x() + head) * k.nctaid_y() + split;
-        k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
-        split_of_head.add_values(scores, partials.at(partial_index.mul_wide(head_dim)));
+        // The index of the first head and split among those of all sequences.
+        let (heads_of_text, splits) = (kv_heads * group, k.nctaid_y());
+        let index = (text * heads_of_text + heads.first) * splits + split;
+        k.when(warp.lt(heads.count), || {
+            let [max, sum] = split_of_heads.exponentials(warp, count, scale);
+            k.when(lane.eq(0), || stats.store_vec2((index + warp * splits) * 2, [max, sum]));
+        });
+        k.barrier();
+        let partials =
+            Partials { first: partials.at(index.mul_wide(head_dim)), stride: splits * head_dim };
+        match by_mma {
+            true => mma::add_values(&split_of_heads, partials),
+            false => fma::add_values(&split_of_heads, partials),
+        }
     })
 }
 
-/// The positions of a split in the cache of one head.
+/// The partial results of the heads of a block.
+#[derive(Clone, Copy)]
+struct Partials<'k> {
+    first: Ptr<'k, f32>,
+    /// Elements from one head to the next.
+    stride: Value<'k, u32>,
+}
+
+impl<'k> Partials<'k> {
+    /// The partial result of head `head` of the block.
+    fn of(self, head: Value<'k, u32>) -> Ptr<'k, f32> {
+        self.first.at(head.mul_wide(self.stride))
+    }
+}
+
+/// The positions of a split in the cache of one key and value head, and the query heads of the
+/// block.
 struct Split<'a, 'k> {
     k: Kernel<'k>,
+    target: SmTarget,
     /// Element type of the cache.
     dtype: DType,
     lane: Value<'k, u32>,
     warp: Value<'k, u32>,
     new_token: &'a NewToken<'k>,
+    heads: Heads<'k>,
     head_dim: Value<'k, u32>,
     /// Elements from one position to the next.
     width: Value<'k, u32>,
     /// Addresses of the first position.
     keys: Value<'k, u64>,
     values: Value<'k, u64>,
+    /// Whether all rows start at a multiple of the largest vector.
     rows_aligned: Pred<'k>,
     /// Whether the split also has the new token, and the number of its other positions.
     is_new: Pred<'k>,
     old: Value<'k, u32>,
+    split_len: Value<'k, u32>,
+    /// `[heads, split_len]`: dot products of queries and keys, then their exponentials.
+    scores: Shared<'k, f32>,
+    /// The same, to be added to the dot products.
+    other_scores: Option<Shared<'k, f32>>,
+    /// Sums of the weighted values over the positions of a warp.
+    sums: Shared<'k, f32>,
 }
 
 impl<'k> Split<'_, 'k> {
-    /// Whether this warp has the new token.
-    fn has_new(&self) -> Pred<'k> {
-        self.is_new & self.warp.eq(WARPS - 1)
-    }
-
     /// Byte offset of position `j`.
     fn offset(&self, j: Value<'k, u32>) -> Value<'k, u64> {
         j.mul_wide(self.width) << self.dtype.bytes().ilog2()
+    }
+
+    /// The scores of head `head` of the block.
+    fn scores_of(&self, head: Value<'k, u32>) -> Shared<'k, f32> {
+        self.scores.at(head * self.split_len)
     }
 
     /// Prefetches the old positions into L2.
@@ -176,88 +251,60 @@ impl<'k> Split<'_, 'k> {
         });
     }
 
-    /// Stores the scaled dot products of the query and the keys of this warp.
-    fn store_scores(&self, scores: Shared<'k, f32>, scale: Value<'k, f32>) {
-        let Self { k, lane, old, new_token, .. } = *self;
-        k.range(self.warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
-            let indices = KEY_STEPS.map(|step| j + step * WARPS);
-            let rows = indices.map(|j| self.keys + self.offset(j.min(old - 1)));
-            let dots = indices.map(|_| k.var(0.0f32));
-            k.range(lane * 4, self.head_dim, 128, |i| {
-                let vec4 = Vec4::new(i, self.head_dim, self.rows_aligned);
-                let (q, keys) =
-                    (new_token.q.load_vec4(i), rows.map(|row| vec4.load_as(self.dtype, row)));
-                for (dot, key) in dots.iter().zip(keys) {
-                    dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
+    /// Stores the dot product of each query and the key of the new token.
+    fn store_new_scores(&self) {
+        let Self { k, lane, warp, old, .. } = *self;
+        k.when(self.is_new & warp.lt(self.heads.count), || {
+            let dot = k.warp_sum(self.new_token.score(warp));
+            k.when(lane.eq(0), || {
+                let at = warp * self.split_len + old;
+                self.scores.store(at, dot);
+                if let Some(other) = self.other_scores {
+                    other.store(at, 0.0);
                 }
             });
-            for (j, dot) in indices.into_iter().zip(dots) {
-                let dot = k.warp_sum(dot.get());
-                k.when(lane.eq(0) & j.lt(old), || scores.store(j, dot * scale));
-            }
-        });
-        k.when(self.has_new(), || {
-            let dot = k.warp_sum(new_token.score());
-            k.when(lane.eq(0), || scores.store(old, dot * scale));
         });
     }
 
-    /// Writes the sum of the values, weighted by `weights`, to `partial`.
-    fn add_values(&self, weights: Shared<'k, f32>, partial: Ptr<'k, f32>) {
-        let Self { k, lane, warp, old, new_token, head_dim, .. } = *self;
-        let warp_sums = k.shared::<f32>("warp_sums", (WARPS * HEAD_CHUNK) as usize);
-        // Heads wider than a chunk take several iterations.
-        k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
-            let i = head_chunk + lane * 4;
-            let vec4 = Vec4::new(i, head_dim, self.rows_aligned);
-            let sums: Registers<'_> = registers(&k, 0.0);
-            k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
-                let indices = KEY_STEPS.map(|step| j + step * WARPS);
-                let rows = indices
-                    .map(|j| vec4.load_as(self.dtype, self.values + self.offset(j.min(old - 1))));
-                for (j, value) in indices.into_iter().zip(rows) {
-                    k.when(j.lt(old), || add_weighted(&sums, weights.load(j), value));
-                }
-            });
-            k.when(self.has_new() & i.lt(head_dim), || {
-                add_weighted(&sums, weights.load(old), new_token.v.load_vec4(i));
-            });
-            warp_sums.store_vec4(warp * HEAD_CHUNK + lane * 4, values(&sums));
-            k.barrier();
-            let (thread, i) = (k.tid_x(), head_chunk + k.tid_x());
-            k.when(thread.lt(HEAD_CHUNK) & i.lt(head_dim), || {
-                let warps = (0..WARPS).map(|warp| warp_sums.load(thread + warp * HEAD_CHUNK));
-                let total = warps.reduce(|sum, part| sum + part).expect("there is a warp");
-                partial.store(i, total);
-            });
-            k.barrier();
+    /// Replaces the `count` dot products of a head by `exp(scale · dot − max)` and returns maximum
+    /// and sum. A warp executes it. If all scores are −∞, the exponentials are 0.
+    fn exponentials(
+        &self,
+        head: Value<'k, u32>,
+        count: Value<'k, u32>,
+        scale: Value<'k, f32>,
+    ) -> [Value<'k, f32>; 2] {
+        let k = self.k;
+        let first = head * self.split_len;
+        let scores = self.scores.at(first);
+        let score = |j: Value<'k, u32>| {
+            let other = self.other_scores.map(|other| other.load(first + j));
+            other.map_or(scores.load(j), |other| scores.load(j) + other) * scale
+        };
+        let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
+        k.range(k.lane(), count, 32, |j| max.update(|max| max.max(score(j))));
+        let max = k.warp_max(max.get());
+        let base = max.eq(f32::NEG_INFINITY).select(0.0, max);
+        k.range(k.lane(), count, 32, |j| {
+            let exponential = (score(j) - base).exp();
+            scores.store(j, exponential);
+            sum.add_assign(exponential);
         });
+        [max, k.warp_sum(sum.get())]
     }
-}
 
-/// `sums += weight · value`.
-fn add_weighted<'k>(sums: &Registers<'k>, weight: Value<'k, f32>, value: F32x4<'k>) {
-    for (sum, value) in sums.iter().zip(value) {
-        sum.update(|sum| weight.fma(value, sum));
+    /// `sum` plus the weighted value of the new token, if the split has it: element `i` of head
+    /// `head` of the block.
+    fn add_new_value(
+        &self,
+        sum: Value<'k, f32>,
+        (head, i): (Value<'k, u32>, Value<'k, u32>),
+    ) -> Value<'k, f32> {
+        let sum = self.k.var(sum);
+        self.k.when(self.is_new, || {
+            let weight = self.scores_of(head).load(self.old);
+            sum.update(|sum| weight.fma(self.new_token.v.load(i), sum));
+        });
+        sum.get()
     }
-}
-
-/// Replaces the scores by `exp(score − max)` and returns the maximum to every thread. If all scores
-/// are −∞, the exponentials are 0.
-fn exponentials<'k>(
-    k: &Kernel<'k>,
-    scores: Shared<'k, f32>,
-    count: Value<'k, u32>,
-) -> Value<'k, f32> {
-    let max = k.var(f32::NEG_INFINITY);
-    k.range(k.lane(), count, 32, |j| max.update(|max| max.max(scores.load(j))));
-    let max = k.warp_max(max.get());
-    // All warps must have read the scores before they are replaced.
-    k.barrier();
-    let base = max.eq(f32::NEG_INFINITY).select(0.0, max);
-    k.range(k.tid_x(), count, 32 * WARPS, |j| {
-        scores.store(j, (scores.load(j) - base).exp());
-    });
-    k.barrier();
-    max
 }

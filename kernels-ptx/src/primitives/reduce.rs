@@ -1,6 +1,25 @@
-//! Block reductions in a fixed order.
+//! Reductions of a block and of a warp in a fixed order.
 
 use retrograph_ptx::build::{Kernel, Value};
+
+/// Eight sums over the lanes of a warp; lanes `4i` to `4i + 3` return the sum of `values[i]`. Every
+/// lane must execute it.
+///
+/// In each of three steps a lane keeps half of its values and adds those of the lane 16, 8 or 4
+/// lanes away, which keeps the other half: 9 shuffles instead of 40.
+pub(crate) fn warp_sum_of_eight<'k>(k: &Kernel<'k>, values: [Value<'k, f32>; 8]) -> Value<'k, f32> {
+    let mut values = values.to_vec();
+    for distance in [16, 8, 4] {
+        let upper_half = (k.lane() & distance).ne(0);
+        let upper = values.split_off(values.len() / 2);
+        let exchange = |(lower, upper): (&Value<'k, f32>, &Value<'k, f32>)| {
+            let kept = upper_half.select(*upper, *lower);
+            kept + k.shfl_bfly(upper_half.select(*lower, *upper), distance)
+        };
+        values = values.iter().zip(&upper).map(exchange).collect();
+    }
+    [2, 1].into_iter().fold(values[0], |sum, distance| sum + k.shfl_bfly(sum, distance))
+}
 
 /// Returns to thread 0 the sum of `value` over the `threads` threads of the block, a power of two.
 ///

@@ -50,6 +50,10 @@ parameters! {
         kv_heads: u32,
         /// Query heads per key head.
         group: u32,
+        /// Query heads of a block, all of one group; the last block of a group may have fewer.
+        block_heads: u32,
+        /// Blocks for the heads of a group.
+        group_blocks: u32,
         /// Positions of a split.
         split_len: u32,
         /// The most positions that the token attends to, itself included.
@@ -101,18 +105,41 @@ parameters! {
 pub const DECODE_MAX_HEAD_DIM: u32 = 512;
 /// The most positions of a split of [`DECODE_ATTENTION`].
 pub const DECODE_MAX_SPLIT_LEN: u32 = 256;
+/// The most query heads of a block of [`DECODE_ATTENTION`].
+pub const DECODE_MAX_BLOCK_HEADS: u32 = 8;
+/// Query heads whose values a block of [`DECODE_ATTENTION`] adds at a time without tensor cores.
+pub const DECODE_HEADS_AT_ONCE: u32 = 4;
+/// Elements of a head that a block of [`DECODE_ATTENTION`] handles at a time.
+pub const DECODE_HEAD_CHUNK: u32 = 128;
 /// Threads of a block of [`DECODE_ATTENTION`].
 pub const DECODE_THREADS: u32 = 256;
 /// Threads of a block of [`DECODE_ATTENTION_COMBINE`].
 pub const DECODE_COMBINE_THREADS: u32 = 128;
 
-/// Attention of one token per sequence over each split of its cache in f32; one block per head,
-/// split and sequence.
+/// Attention of one token per sequence over each split of its cache in f32; a block handles up
+/// to [`DECODE_MAX_BLOCK_HEADS`] heads of a group, a split and a sequence.
 pub const DECODE_ATTENTION: Signature = Signature {
     image: "decode_attention",
     parameters: DecodeAttentionParameters::<()>::LIST,
     entries: &["decode_attention"],
 };
+
+/// Bytes of dynamic shared memory of a block of [`DECODE_ATTENTION`].
+///
+/// ```text
+/// queries    [block_heads, padded]         padded: head_dim as a multiple of four
+/// key, value [2, padded]
+/// cos, sin   [2, padded ÷ 2]
+/// scores     [2, block_heads, split_len]
+/// sums       [min(block_heads, DECODE_HEADS_AT_ONCE), warps, DECODE_HEAD_CHUNK]
+/// ```
+pub const fn decode_shared_bytes(block_heads: u32, head_dim: u32, split_len: u32) -> u32 {
+    let padded = head_dim.next_multiple_of(4);
+    let at_once =
+        if block_heads < DECODE_HEADS_AT_ONCE { block_heads } else { DECODE_HEADS_AT_ONCE };
+    let sums = at_once * (DECODE_THREADS / 32) * DECODE_HEAD_CHUNK;
+    4 * ((block_heads + 3) * padded + 2 * block_heads * split_len + sums)
+}
 
 /// [`DECODE_ATTENTION`] over a cache in bf16.
 pub const DECODE_ATTENTION_BF16: Signature =

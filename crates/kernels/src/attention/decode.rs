@@ -3,7 +3,7 @@
 //! result of a sequence has the same bits alone and in a batch.
 //!
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] combines them. Only
-//! positions in use are read, in f32 or bf16. Everything is computed in f32.
+//! positions in use are read, in f32 or bf16. Everything has the precision of f32.
 
 use retrograph_kernel_abi::attention as abi;
 
@@ -33,12 +33,22 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
-/// One block per head, split and sequence.
+/// Blocks of heads, for each split and sequence.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    let Problem::Decode { heads, splits, texts } = *problem else { return None };
-    Some(Dispatch { grid: [heads, splits, texts], ..linear(entry, 1, abi::DECODE_THREADS) })
+    let Problem::Decode { head_blocks, splits, texts, shared_bytes } = *problem else {
+        return None;
+    };
+    Some(Dispatch {
+        grid: [head_blocks, splits, texts],
+        shared_bytes,
+        ..linear(entry, 1, abi::DECODE_THREADS)
+    })
 }
 
+/// Blocks that fill 132 SMs.
+const MIN_BLOCKS: u64 = 132;
+/// Shared memory of a block that needs no function attribute.
+const MAX_SHARED_BYTES: u32 = 48 << 10;
 /// The largest head_dim.
 const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 
@@ -91,6 +101,9 @@ pub struct QkNormRope<B> {
 /// The kernel fuses LoRA-B, q/k norm, RoPE and the append: the token's key and value are written to
 /// the cache at `position`, if that is within the capacity, rounded as in
 /// [`KvCacheAppend`](crate::attention::KvCacheAppend).
+///
+/// With caches in bf16, the products run on tensor cores from sm_80 on. Queries and weights are
+/// sums of three bf16 numbers, of which some are 0, so an infinite key or value gives NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttention<B> {
     /// Query (`heads` heads), key and value (`kv_heads` heads each) of the token.
@@ -147,10 +160,15 @@ impl<B: Copy> DecodeAttention<B> {
         let head_dim = shape.head_dim;
         let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
         check.rule(holds, "head_dim must be even and at most 512", head_dim)?;
-        let Sizes { heads, splits, texts } =
-            Splits { partials, stats, position }.check(check, shape)?;
+        let sizes = Splits { partials, stats, position }.check(check, shape)?;
+        let kv_heads = check.size("kv_heads", shape.kv_heads)?;
+        let group = check.size("the heads of a group", shape.heads / shape.kv_heads)?;
+        let head_dim = check.size("head_dim", head_dim)?;
+        let split_len = check.size("the positions of a split", shape.split_length())?;
+        let block_heads = sizes.block_heads([kv_heads, group], [head_dim, split_len]);
+        let group_blocks = group.div_ceil(block_heads);
         let QkvParameters { pointers: [q, k, v], rank, lora_scale } = self.qkv(check)?;
-        norm_rope.check(check, head_dim)?;
+        norm_rope.check(check, shape.head_dim)?;
         let QkNormRope { gammas, eps, tables, positions } = norm_rope;
         let ([q_gamma, k_gamma], [cos, sin]) =
             (gammas.map(Pointer::read_optional), tables.map(Pointer::read));
@@ -176,23 +194,28 @@ impl<B: Copy> DecodeAttention<B> {
             position: Pointer::read(position),
             capacity: check.size("the capacity", shape.capacity)?,
             text_positions,
-            kv_heads: check.size("kv_heads", shape.kv_heads)?,
-            group: check.size("the heads of a group", shape.heads / shape.kv_heads)?,
-            split_len: check.size("the positions of a split", shape.split_length())?,
+            kv_heads,
+            group,
+            block_heads,
+            group_blocks,
+            split_len,
             window: check_window(check, window)?,
-            head_dim: check.size("head_dim", head_dim)?,
+            head_dim,
             rank,
             positions: check.size("positions", positions)?,
             lora_scale,
             eps,
             scale,
         };
-        let arguments = parameters.into_arguments();
         let kernel = match caches {
             KvCache::F32(_) => &DECODE_ATTENTION,
             KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
         };
-        Ok(Launch { kernel, problem: Problem::Decode { heads, splits, texts }, arguments })
+        let Sizes { splits, texts, .. } = sizes;
+        let head_blocks = kv_heads * group_blocks;
+        let shared_bytes = abi::decode_shared_bytes(block_heads, head_dim, split_len);
+        let problem = Problem::Decode { head_blocks, splits, texts, shared_bytes };
+        Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 
     /// Checks the three projections.
@@ -255,6 +278,19 @@ struct Sizes {
     heads: u32,
     splits: u32,
     texts: u32,
+}
+
+impl Sizes {
+    /// Query heads of a block: as many of a group as fit, while there are blocks for all SMs. More
+    /// heads read keys and values fewer times.
+    fn block_heads(&self, [kv_heads, group]: [u32; 2], [head_dim, split_len]: [u32; 2]) -> u32 {
+        let groups = u64::from(kv_heads) * u64::from(self.splits) * u64::from(self.texts);
+        let fits = |heads: &u32| {
+            let fills = u64::from(group.div_ceil(*heads)) * groups >= MIN_BLOCKS;
+            fills && abi::decode_shared_bytes(*heads, head_dim, split_len) <= MAX_SHARED_BYTES
+        };
+        (2..=group.min(abi::DECODE_MAX_BLOCK_HEADS)).rev().find(fits).unwrap_or(1)
+    }
 }
 
 /// The operands that both decode kernels share.

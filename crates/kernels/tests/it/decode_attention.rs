@@ -20,12 +20,14 @@ const POSITIONS: usize = 300;
 const EPS: f32 = 1e-6;
 
 /// A projection, and its LoRA update.
+#[derive(Clone)]
 struct Part {
     x: Vec<f32>,
     t: Vec<f32>,
     b: Vec<f32>,
 }
 
+#[derive(Clone)]
 struct Case {
     shape: KvCacheShape,
     position: usize,
@@ -247,6 +249,13 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
         ([70, 3, 3, 130], 69, 33),
         // The cache is full: the token attends to the tokens in it.
         ([20, 2, 1, 4], 25, 2),
+        // So many splits that a block has several heads of a group.
+        ([8_448, 7, 1, 128], 150, 16),
+        ([8_448, 9, 1, 6], 128, 3),
+        ([8_448, 3, 1, 512], 71, 0),
+        ([2_304, 12, 4, 34], 140, 5),
+        // Splits of 256 positions.
+        ([16_640, 16, 4, 20], 299, 4),
     ] {
         for format in [Format::F32, Format::Bf16] {
             let mut case = Case::new(&mut data, sizes, (position, rank, format));
@@ -254,6 +263,28 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
             case.check([true, false, true], "some updates");
             case.gammas = [None, None];
             case.check([false; 3], "without norms and updates");
+        }
+    }
+}
+
+#[test]
+fn the_heads_of_a_block_change_no_bit() {
+    let mut data = Data::new("cache heads of a block");
+    for (heads, head_dim, position) in
+        [(2, 64, 63), (3, 6, 129), (6, 128, 100), (8, 130, 64), (11, 16, 70), (5, 256, 5)]
+    {
+        for format in [Format::F32, Format::Bf16] {
+            let case = Case::new(&mut data, [1024, heads, 1, head_dim], (position, 4, format));
+            let alone = case.run([true; 3]).concat();
+            // Among so many sequences that a block has several heads, in groups of each size.
+            for blocks in 1..=heads {
+                let texts = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
+                for found in run(&texts, ([true; 3], case.shape.capacity)) {
+                    let what =
+                        format!("{heads} heads of {head_dim} in {blocks} blocks, {format:?}");
+                    same_bits(&found.concat(), &alone, &what);
+                }
+            }
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The query, key and value of the new token, from the outputs of its projections.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::attention::{DECODE_MAX_HEAD_DIM, DecodeAttentionParameters};
+use retrograph_kernel_abi::attention::{DECODE_MAX_BLOCK_HEADS, DecodeAttentionParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
+use super::Heads;
 use crate::norm::rms_norm::scaled_rstd;
 use crate::primitives::bf16::{pack, unpack};
 use crate::primitives::parameters::Declarations;
@@ -28,15 +29,18 @@ pub(super) struct NewToken<'k> {
     dtype: DType,
     projections: [Projection<'k>; 3],
     gammas: [Ptr<'k, f32>; 2],
-    cos: Ptr<'k, f32>,
-    sin: Ptr<'k, f32>,
+    /// Cosines and sines, and those of the token in shared memory.
+    tables: [Ptr<'k, f32>; 2],
+    angles: [Shared<'k, f32>; 2],
     /// Addresses of the key and the value cache.
     pub(super) caches: [Value<'k, u64>; 2],
-    /// One head of the query, the key and the value.
+    /// The queries of the block, each padded to whole vec4s, and one head of the key and the value.
     pub(super) q: Shared<'k, f32>,
     key: Shared<'k, f32>,
     pub(super) v: Shared<'k, f32>,
-    pub(super) head_dim: Value<'k, u32>,
+    head_dim: Value<'k, u32>,
+    /// Elements of a head padded to whole vec4s.
+    padded: Value<'k, u32>,
     rank: Value<'k, u32>,
     positions: Value<'k, u32>,
     lora_scale: Value<'k, f32>,
@@ -57,32 +61,37 @@ impl<'k> NewToken<'k> {
         let &DecodeAttentionParameters { q_gamma, k_gamma, cos, sin, .. } = parameters;
         let &DecodeAttentionParameters { key_cache, value_cache, head_dim, rank, .. } = parameters;
         let &DecodeAttentionParameters { positions, lora_scale, eps, .. } = parameters;
-        let &DecodeAttentionParameters { kv_heads, text_positions, .. } = parameters;
+        let &DecodeAttentionParameters { kv_heads, group, text_positions, .. } = parameters;
         let width = kv_heads * head_dim;
         let of_text = |x: Ptr<'k, f32>, len: Value<'k, u32>| x.at(text.mul_wide(len));
-        let (q, [key, v]) =
-            (of_text(q, k.nctaid_x() * head_dim), [key, v].map(|x| of_text(x, width)));
+        let (q, [key, v]) = (of_text(q, group * width), [key, v].map(|x| of_text(x, width)));
         let projections = [
             Projection { x: q, t: of_text(q_lora_t, rank), b: q_lora_b },
             Projection { x: key, t: of_text(k_lora_t, rank), b: k_lora_b },
             Projection { x: v, t: of_text(v_lora_t, rank), b: v_lora_b },
         ];
         let first = (text * text_positions).mul_wide(width) << dtype.bytes().ilog2();
-        let [q, key, v] = ["query", "key", "value"]
-            .map(|name| k.shared::<f32>(name, DECODE_MAX_HEAD_DIM as usize));
+        // As in `decode_shared_bytes`.
+        let padded = (head_dim + 3) & 0xffff_fffc;
+        let q = k.dynamic_shared::<f32>();
+        let key = q.at(parameters.block_heads * padded);
+        let v = key.at(padded);
+        let cos_of_token = v.at(padded);
+        let angles = [cos_of_token, cos_of_token.at(padded >> 1)];
         Self {
             k: *k,
             target,
             dtype,
             projections,
             gammas: [q_gamma, k_gamma],
-            cos,
-            sin,
+            tables: [cos, sin],
+            angles,
             caches: [key_cache, value_cache].map(|cache| cache.address() + first),
             q,
             key,
             v,
             head_dim,
+            padded,
             rank,
             positions,
             lora_scale,
@@ -90,54 +99,70 @@ impl<'k> NewToken<'k> {
         }
     }
 
-    /// Computes the query of `head` before norm and RoPE; [`Self::compute`] completes it.
-    pub(super) fn project_query(&self, head: Value<'k, u32>) {
-        self.project(self.projections[0], head, self.q);
+    /// Computes the queries of `heads` before norm and RoPE; [`Self::compute`] completes them.
+    pub(super) fn project_queries(&self, heads: Heads<'k>) {
+        self.project(self.projections[0], (heads.first, heads.count), self.q);
     }
 
-    /// Completes the query of `head`. If `in_split`, also computes key and value, which the first
-    /// head of each group writes to the given rows of the cache.
+    /// Completes the queries of `heads`. If `in_split`, also computes key and value, which the
+    /// first block of each group writes to the given rows of the cache.
     pub(super) fn compute(
         &self,
-        (head, group): (Value<'k, u32>, Value<'k, u32>),
+        heads: Heads<'k>,
         position: Value<'k, u32>,
         (in_split, rows): (Pred<'k>, [Value<'k, u64>; 2]),
     ) {
-        let k = self.k;
-        let kv_head = head / group;
+        let (k, warp, one) = (self.k, self.k.warp(), self.k.constant(1));
         let [_, key, v] = self.projections;
-        let row = position.min(self.positions - 1).mul_wide(self.head_dim >> 1);
-        let angles = self.angles(row);
+        self.load_angles(position.min(self.positions - 1));
         k.when(in_split, || {
-            self.project(key, kv_head, self.key);
-            self.project(v, kv_head, self.v);
+            self.project(key, (heads.kv_head, one), self.key);
+            self.project(v, (heads.kv_head, one), self.v);
         });
         k.barrier();
-        self.norm_and_rotate(self.q, self.gammas[0], angles);
-        k.when(in_split, || self.norm_and_rotate(self.key, self.gammas[1], angles));
-        k.barrier();
-        k.when(in_split, || {
-            let writes = (head - kv_head * group).eq(0);
-            for (part, row) in [self.key, self.v].into_iter().zip(rows) {
-                self.store_to_cache(part, writes, row);
-            }
+        // Each warp completes one vector, and some of the last split two.
+        k.when(warp.lt(heads.count), || self.norm_and_rotate(self.query(warp), self.gammas[0]));
+        let [key_row, value_row] = rows;
+        k.when(in_split & warp.eq(0), || self.store_to_cache(self.v, heads, value_row));
+        k.when(in_split & warp.eq(DECODE_MAX_BLOCK_HEADS - 1), || {
+            self.norm_and_rotate(self.key, self.gammas[1]);
+            self.store_to_cache(self.key, heads, key_row);
         });
         k.barrier();
     }
 
-    /// One head of a projection plus its LoRA update, padded with zeros to whole vec4s.
-    fn project(&self, from: Projection<'k>, head: Value<'k, u32>, to: Shared<'k, f32>) {
-        let (k, rank) = (self.k, self.rank);
-        let start = head * self.head_dim;
-        let whole = (self.head_dim + 3) & 0xffff_fffc;
+    /// The query of head `head` of the block.
+    pub(super) fn query(&self, head: Value<'k, u32>) -> Shared<'k, f32> {
+        self.q.at(head * self.padded)
+    }
+
+    /// The shared memory after that of the token.
+    pub(super) fn shared_end(&self) -> Shared<'k, f32> {
+        self.v.at(self.padded * 2)
+    }
+
+    /// `count` heads of a projection plus its LoRA update, padded with zeros to whole vec4s.
+    fn project(
+        &self,
+        from: Projection<'k>,
+        (first, count): (Value<'k, u32>, Value<'k, u32>),
+        to: Shared<'k, f32>,
+    ) {
+        let (k, rank, padded) = (self.k, self.rank, self.padded);
         let odd = (from.t.address() | from.b.address()) & 15;
         let aligned = odd.eq(0) & (rank & 3).eq(0);
-        k.range(k.tid_x(), whole, k.ntid_x(), |i| {
+        k.range(k.tid_x(), count * padded, k.ntid_x(), |index| {
+            // Heads without padding are contiguous. Otherwise, the head is found by a division.
+            let (padding, head) = (padded - self.head_dim, k.var(0u32));
+            k.when(padding.gt(0), || head.set(index / padded));
+            let head = head.get();
+            let is_padding = padding.gt(0) & (index - head * padded).ge(self.head_dim);
             let value = k.var(0.0f32);
-            k.when(i.lt(self.head_dim), || {
+            k.when(!is_padding, || {
+                let row = first * self.head_dim + index - head * padding;
                 let update = k.var(0.0f32);
                 k.when(!from.t.is_null(), || {
-                    let up = from.b.at((start + i).mul_wide(rank));
+                    let up = from.b.at(row.mul_wide(rank));
                     // 16 elements at a time, with their loads in flight together.
                     let blocks = aligned.select(rank & 0xffff_fff0, 0);
                     k.range(0u32, blocks, 16, |r| {
@@ -151,34 +176,30 @@ impl<'k> NewToken<'k> {
                         update.update(|sum| up.load(r).fma(from.t.load(r), sum));
                     });
                 });
-                let x = from.x.load(start + i);
+                let x = from.x.load(row);
                 value.set(self.lora_scale.fma(update.get(), x));
             });
-            to.store(i, value.get());
+            to.store(index, value.get());
         });
     }
 
-    /// Cosine and sine for this thread. A block has one thread per pair of the widest head.
-    fn angles(&self, row: Value<'k, u64>) -> [Value<'k, f32>; 2] {
+    /// Loads cosines and sines of a position into shared memory. A block has one thread per pair of
+    /// the widest head.
+    fn load_angles(&self, position: Value<'k, u32>) {
         let (k, half) = (self.k, self.head_dim >> 1);
-        let found = [(); 2].map(|()| k.var(0.0f32));
-        k.when(k.tid_x().lt(half), || {
-            let tables = [self.cos, self.sin].map(|table| table.at(row).load(k.tid_x()));
-            found.iter().zip(tables).for_each(|(found, value)| found.set(value));
+        let i = k.tid_x();
+        k.when(i.lt(half), || {
+            let row = position.mul_wide(half);
+            for (table, angles) in self.tables.into_iter().zip(self.angles) {
+                angles.store(i, table.at(row).load(i));
+            }
         });
-        found.map(|found| found.get())
     }
 
-    /// Applies the optional norm and RoPE to a head.
-    fn norm_and_rotate(
-        &self,
-        part: Shared<'k, f32>,
-        gamma: Ptr<'k, f32>,
-        [cos, sin]: [Value<'k, f32>; 2],
-    ) {
+    /// Applies the optional norm and RoPE to a head. A warp executes it.
+    fn norm_and_rotate(&self, part: Shared<'k, f32>, gamma: Ptr<'k, f32>) {
         let (k, half) = (self.k, self.head_dim >> 1);
         let rstd = k.var(1.0f32);
-        // Every warp adds up the squares itself.
         k.when(!gamma.is_null(), || {
             rstd.set(scaled_rstd(k, (self.head_dim, self.eps), |scale| {
                 let sum = k.var(0.0f32);
@@ -188,25 +209,27 @@ impl<'k> NewToken<'k> {
                 });
                 k.warp_sum(sum.get())
             }));
-            // All threads must have read before one of them writes.
-            k.barrier();
+            // All lanes must have read before one of them writes.
+            k.warp_barrier();
         });
-        let i = k.tid_x();
-        k.when(i.lt(half), || {
+        k.range(k.lane(), half, 32, |i| {
             let [a, b] = [i, i + half].map(|i| {
                 let x = k.var(part.load(i));
                 k.when(!gamma.is_null(), || x.set(x.get() * rstd.get() * gamma.load(i)));
                 x.get()
             });
+            let [cos, sin] = self.angles.map(|angles| angles.load(i));
             part.store(i, a * cos - b * sin);
             part.store(i + half, b * cos + a * sin);
         });
+        k.warp_barrier();
     }
 
-    /// Rounds a vector to the type of the cache and writes it there.
-    fn store_to_cache(&self, part: Shared<'k, f32>, writes: Pred<'k>, row: Value<'k, u64>) {
-        let k = self.k;
-        k.range(k.tid_x(), self.head_dim >> 1, k.ntid_x(), |pair| {
+    /// Rounds a vector to the type of the cache, and writes it there if `heads` are the first of
+    /// their group. A warp executes it.
+    fn store_to_cache(&self, part: Shared<'k, f32>, heads: Heads<'k>, row: Value<'k, u64>) {
+        let (k, writes) = (self.k, heads.first_of_group);
+        k.range(k.lane(), self.head_dim >> 1, 32, |pair| {
             let values = [0, 1].map(|i| part.load(pair * 2 + i));
             if self.dtype == DType::F32 {
                 let row = Ptr::<f32>::from_address(row);
@@ -222,12 +245,12 @@ impl<'k> NewToken<'k> {
         });
     }
 
-    /// This lane's part of the dot product of query and key.
-    pub(super) fn score(&self) -> Value<'k, f32> {
-        let k = self.k;
+    /// This lane's part of the dot product of the key and the query of head `head` of the block.
+    pub(super) fn score(&self, head: Value<'k, u32>) -> Value<'k, f32> {
+        let (k, query) = (self.k, self.query(head));
         let dot = k.var(0.0f32);
         k.range(k.lane() * 4, self.head_dim, 128, |i| {
-            let (q, key) = (self.q.load_vec4(i), self.key.load_vec4(i));
+            let (q, key) = (query.load_vec4(i), self.key.load_vec4(i));
             dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
         });
         dot.get()

@@ -1,0 +1,191 @@
+//! The products of a split by tensor cores, for a cache in bf16.
+//!
+//! A unit is 16 positions and 64 elements of a head. The eight warps take four by two units at a
+//! time, all of a split of 64 positions and heads of up to 128 elements. Queries and weights, which
+//! are f32, are sums of three bf16 numbers, whose products with keys and values are exact in f32.
+//!
+//! **Scores.** Positions are the 16 rows of `mma.m16n8k16`, and heads the 8 columns. Any order of K
+//! is valid if it is the same for both operands, so a lane loads 8 consecutive elements of two
+//! keys. The dot products of the two units of a head are added later.
+//!
+//! **Values.** Heads are rows, elements columns and positions K. The first two parts of the weights
+//! have 8 rows each. A lane loads 8 consecutive elements of four values; each is a column of one of
+//! 8 products.
+
+use retrograph_kernel_abi::attention::DECODE_HEAD_CHUNK as HEAD_CHUNK;
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Ptr, Value};
+
+use super::{Partials, Split, WARPS};
+use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::mma::acc_row;
+use crate::primitives::registers::{Registers, registers, set, values};
+
+/// Positions of a unit.
+const UNIT_POSITIONS: u32 = 16;
+/// Elements of a unit.
+const UNIT_ELEMENTS: u32 = 64;
+/// Units of positions that are computed at a time.
+const UNITS: u32 = WARPS * UNIT_ELEMENTS / HEAD_CHUNK;
+/// Positions that are computed at a time.
+const BLOCK_POSITIONS: u32 = UNITS * UNIT_POSITIONS;
+
+/// Stores the dot products of each query and the keys of the old positions.
+pub(super) fn store_scores(split: &Split<'_, '_>) {
+    let Split { k, lane, warp, old, heads, head_dim, split_len, .. } = *split;
+    let (unit, half) = (warp % UNITS, warp / UNITS);
+    let (group, member) = (lane >> 2, lane & 3);
+    let other = split.other_scores.expect("warps compute two dot products");
+    k.range(unit * UNIT_POSITIONS, old, BLOCK_POSITIONS, |j| {
+        let dots_of_parts = [(); 3].map(|()| acc_row(&k, 8)[0]);
+        k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
+            let elements = [0, 32].map(|chunk| first + chunk + member * 8);
+            let at = elements.map(|i| [0, 8].map(|row| (j + group + row, i)));
+            let keys = load_eights(split, split.keys, [at[0][0], at[0][1], at[1][0], at[1][1]]);
+            for (i, rows) in elements.into_iter().zip(keys.chunks_exact(2)) {
+                let query = bf16_parts(split.target, load_query(split, group, i));
+                for (part, dots) in query.into_iter().zip(dots_of_parts) {
+                    for pair in [0, 2] {
+                        let a = [0, 1].map(|word| rows.iter().map(move |row| row[pair + word]));
+                        let a: Vec<_> = a.into_iter().flatten().collect();
+                        let b = [part[pair], part[pair + 1]];
+                        k.mma_m16n8k16_bf16([a[0], a[1], a[2], a[3]], b, dots);
+                    }
+                }
+            }
+        });
+        for index in 0..4u32 {
+            // The smallest part first.
+            let [high, middle, low] = dots_of_parts.map(|dots| dots[index as usize].get());
+            let dot = low + middle + high;
+            let position = j + group + (index & 2) * 4;
+            let head = member * 2 + (index & 1);
+            k.when(position.lt(old) & head.lt(heads.count), || {
+                let at = head * split_len + position;
+                k.when_else(half.eq(0), || split.scores.store(at, dot), || other.store(at, dot));
+            });
+        }
+    });
+}
+
+/// Writes the sum of the values, weighted by the exponentials, to the partial result of each head.
+pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
+    let Split { k, lane, warp, old, heads, head_dim, sums: sums_of_units, .. } = *split;
+    let (unit, half) = (warp % UNITS, warp / UNITS);
+    let (group, member) = (lane >> 2, lane & 3);
+    k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
+        let i = head_chunk + half * UNIT_ELEMENTS + group * 8;
+        let sums = acc_row(&k, UNIT_ELEMENTS);
+        k.range(unit * UNIT_POSITIONS, old, BLOCK_POSITIONS, |j| {
+            let first = j + member * 4;
+            let at = [0, 1, 2, 3].map(|row| (first + row, i));
+            let rows = load_eights(split, split.values, at);
+            let weights = split.scores_of(group.min(heads.count - 1)).at(first).load_vec4(0);
+            let mut position = first;
+            let weights = weights.map(|weight| {
+                let weight = position.lt(old).select(weight, 0.0);
+                position = position + 1;
+                weight
+            });
+            let [high, middle, low] = bf16_parts(split.target, weights);
+            let zero = k.constant(0u32);
+            for (element, sums) in sums.iter().enumerate() {
+                // The element of two positions each.
+                let selector = if element % 2 == 0 { 0x5410u32 } else { 0x7632 };
+                let word = element / 2;
+                let b = [0, 2].map(|row| rows[row][word].prmt(rows[row + 1][word], selector));
+                k.mma_m16n8k16_bf16([high[0], middle[0], high[1], middle[1]], b, *sums);
+                k.mma_m16n8k16_bf16([low[0], zero, low[1], zero], b, *sums);
+            }
+        });
+        k.when(group.lt(heads.count), || {
+            let row = (unit * heads.count + group) * HEAD_CHUNK;
+            let to = sums_of_units.at(row + half * UNIT_ELEMENTS + member * 16);
+            for column in [0, 1] {
+                let elements: Vec<_> =
+                    sums.iter().map(|sum| sum[column].get() + sum[column + 2].get()).collect();
+                for (at, vec4) in (0..).step_by(4).zip(elements.chunks_exact(4)) {
+                    let vec4 = [vec4[0], vec4[1], vec4[2], vec4[3]];
+                    to.store_vec4(column as u32 * 8 + at, vec4);
+                }
+            }
+        });
+        k.barrier();
+        k.range(k.tid_x(), heads.count * HEAD_CHUNK, 32 * WARPS, |index| {
+            let (head, i) = (index / HEAD_CHUNK, head_chunk + index % HEAD_CHUNK);
+            k.when(i.lt(head_dim), || {
+                let sums = (0..UNITS)
+                    .map(|unit| sums_of_units.load(heads.count * (unit * HEAD_CHUNK) + index));
+                let total = sums.reduce(|sum, part| sum + part).expect("there is a unit");
+                partials.of(head).store(i, split.add_new_value(total, (head, i)));
+            });
+        });
+        k.barrier();
+    });
+}
+
+/// Eight elements of keys or values each, at the given positions and from the given elements on, as
+/// words; 0 past the old positions and the head.
+fn load_eights<'k, const N: usize>(
+    split: &Split<'_, 'k>,
+    rows: Value<'k, u64>,
+    at: [(Value<'k, u32>, Value<'k, u32>); N],
+) -> [[Value<'k, u32>; 4]; N] {
+    let (k, head_dim) = (split.k, split.head_dim);
+    let vectors: [Registers<'k, 4, u32>; N] = [(); N].map(|()| registers(&k, 0));
+    let each = |load: &dyn Fn(Ptr<'k, u32>, Value<'k, u32>, &Registers<'k, 4, u32>)| {
+        for ((position, i), words) in at.iter().zip(&vectors) {
+            let row = Ptr::from_address(rows + split.offset(*position));
+            k.when(position.lt(split.old) & i.lt(head_dim), || load(row, *i, words));
+        }
+    };
+    let vectorized = split.rows_aligned & (head_dim & 7).eq(0);
+    k.when_else(
+        vectorized,
+        || each(&|row, i, words| set(words, row.load_vec4(i >> 1))),
+        || {
+            each(&|row, i, words| {
+                for element in 0..8u32 {
+                    k.when((i + element).lt(head_dim), || {
+                        let bits = row.load_u16(i + element);
+                        let bits = if element % 2 == 0 { bits } else { bits << 16 };
+                        words[element as usize / 2].update(|word| word | bits);
+                    });
+                }
+            });
+        },
+    );
+    vectors.map(|words| values(&words))
+}
+
+/// Eight elements from `i` on of the query of head `head` of the block, or of the last head; 0 past
+/// the end.
+fn load_query<'k>(
+    split: &Split<'_, 'k>,
+    head: Value<'k, u32>,
+    i: Value<'k, u32>,
+) -> [Value<'k, f32>; 8] {
+    let query = split.new_token.query(head.min(split.heads.count - 1));
+    let elements: Registers<'k, 8> = registers(&split.k, 0.0);
+    for at in [0, 4] {
+        split.k.when((i + at).lt(split.head_dim), || {
+            set(&elements[at as usize..], query.load_vec4(i + at));
+        });
+    }
+    values(&elements)
+}
+
+/// Three pairs of bf16 numbers for each pair of values. The sum of the three is the value, up to
+/// 2⁻²⁴ of it.
+fn bf16_parts<'k, const N: usize>(
+    target: SmTarget,
+    mut values: [Value<'k, f32>; N],
+) -> [Vec<Value<'k, u32>>; 3] {
+    [(); 3].map(|()| {
+        let words: Vec<_> =
+            values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect();
+        let rounded = words.iter().flat_map(|word| unpack(*word));
+        values.iter_mut().zip(rounded).for_each(|(value, rounded)| *value = *value - rounded);
+        words
+    })
+}
