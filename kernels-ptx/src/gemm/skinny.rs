@@ -16,7 +16,8 @@
 //! While a block multiplies its last chunks, it prefetches part of the next launch's weights into
 //! L2.
 //!
-//! **Grid.** A block of 8 warps loops over tiles. Each warp multiplies every eighth chunk.
+//! **Grid.** A block of 8 or 16 warps loops over tiles. Each warp multiplies every eighth or
+//! sixteenth chunk.
 //!
 //! **Determinism.** Each warp accumulates tensor-core products in ascending order, and the warps
 //! are added in ascending order. An element of y depends on one row of x, and not on the number of
@@ -40,8 +41,8 @@ use weights::{WeightLoader, Weights};
 const CHUNK: u32 = 32;
 /// Elements per vector.
 const VECTOR: u32 = 8;
-/// Steps of K between chunks of a warp.
-const CHUNK_STRIDE: u32 = WARPS * CHUNK;
+/// The most warps of a block.
+const MAX_WARPS: u32 = WARPS[1];
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -67,39 +68,38 @@ impl Config {
     }
 
     /// Steps of K that a block has in flight.
-    fn group(self) -> u32 {
-        self.in_flight() * CHUNK_STRIDE
+    fn group<'k>(self, k: &Kernel<'k>) -> Value<'k, u32> {
+        chunk_stride(k) * self.in_flight()
     }
 }
 
 fn entry(config: Config) -> Entry {
     Kernel::build(config.form.entry(), |k| {
         let target = config.target;
-        k.max_threads(32 * WARPS);
-        k.min_blocks(2);
+        k.max_threads(32 * MAX_WARPS);
+        k.min_blocks(1);
         let weights = Weights::declare(k, config);
         pdl::launch_dependents(k, target);
-        // A tile without inputs has a bias.
-        let groups = ((weights.inputs + (config.group() - 1)) / config.group()).max(1);
-        let (tile, group) = (k.var(k.ctaid_x()), k.var(0u32));
-        let loader = WeightLoader::new(k, &weights, groups);
+        // The tile, and the first step of the chunks that are multiplied next.
+        let (tile, step) = (k.var(k.ctaid_x()), k.var(0u32));
+        let loader = WeightLoader::new(k, &weights);
         loader.fetch();
         pdl::wait(k, target);
         let products = LaneProducts::new(k, &weights);
-        products.fetch_x(group.get());
+        products.fetch_x(step.get());
         let output = Output::new(k, &weights);
         k.while_loop(
             || tile.get().lt(weights.tiles),
             || {
-                let (next_tile, next) = (tile.get() + k.nctaid_x(), group.get() + 1);
-                let ends_tile = next.eq(groups);
+                let (next_tile, next) = (tile.get() + k.nctaid_x(), step.get() + config.group(k));
+                let ends_tile = next.ge(weights.inputs);
                 let is_last = ends_tile & next_tile.ge(weights.tiles);
-                k.when(group.get().eq(0), || output.load_addends(tile.get()));
+                k.when(step.get().eq(0), || output.load_addends(tile.get()));
                 weights.next_weights.prefetch(k, target, is_last);
-                products.add(&loader, group.get());
+                products.add(&loader, step.get());
                 loader.fetch();
-                group.set(ends_tile.select(0, next));
-                products.fetch_x(group.get());
+                step.set(ends_tile.select(0, next));
+                products.fetch_x(step.get());
                 k.when(ends_tile, || {
                     output.write(&products);
                     products.reset();
@@ -108,6 +108,11 @@ fn entry(config: Config) -> Entry {
             },
         );
     })
+}
+
+/// Steps of K between chunks of a warp: one chunk for each warp.
+fn chunk_stride<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
+    k.ntid_x() * (CHUNK / 32)
 }
 
 /// Steps of K before the first vector of this lane.

@@ -9,8 +9,8 @@ pub const SKINNY_MAX_ROWS: u32 = 8;
 pub const SKINNY_MAX_LAYERS: usize = 3;
 /// Rows of w of a tile. A tile of [`SkinnyForm::SwiGlu`] has half of each weight.
 pub const SKINNY_TILE_ROWS: u32 = 16;
-/// Warps of a block, which split K of its tiles.
-pub const SKINNY_WARPS: u32 = 8;
+/// Warps of a block, which split K of its tiles, for many and for few tiles.
+pub const SKINNY_WARPS: [u32; 2] = [8, 16];
 
 /// The dtype of x and the epilogue of the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

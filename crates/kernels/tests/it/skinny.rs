@@ -13,7 +13,7 @@ use crate::support::{Data, doubles, same_bits};
 
 /// Rows and inputs: zero, one, primes, and one past tiles and chunks.
 const SIZES: [[usize; 2]; 8] =
-    [[1, 0], [1, 8], [2, 16], [3, 40], [5, 136], [7, 200], [8, 1032], [4, 2056]];
+    [[1, 0], [1, 8], [2, 16], [3, 40], [5, 136], [7, 200], [8, 1032], [4, 4104]];
 
 /// Tensor cores round less than once per step, but truncate.
 const SLACK: f64 = 4.0;
@@ -29,6 +29,15 @@ struct Case {
     /// Elements to prefetch.
     prefetch: Option<usize>,
 }
+
+/// Blocks, and warps of a block, where they are not the choice of the launch.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    blocks: Option<u32>,
+    warps: Option<u32>,
+}
+
+const DEFAULT: Grid = Grid { blocks: None, warps: None };
 
 #[derive(Clone)]
 struct Matrix {
@@ -57,8 +66,8 @@ impl Case {
         Self { form, rows, inputs, x, layers, prefetch: None }
     }
 
-    /// Runs the launch, with the given number of blocks if there is one.
-    fn run(&self, device: &Device, blocks: Option<u32>) -> Vec<Vec<f32>> {
+    /// Runs the launch.
+    fn run(&self, device: &Device, grid: Grid) -> Vec<Vec<f32>> {
         let Self { form, rows, .. } = *self;
         let in_bf16 = |values: &[f32]| {
             device.upload(&values.iter().map(|&w| bf16::from_f32(w)).collect::<Vec<_>>())
@@ -71,7 +80,7 @@ impl Case {
             let y = device.upload(&vec![bf16::NAN; rows * self.layers[0].outputs]);
             let (x, w, biases) = (in_bf16(&self.x), [w[0], w[1]], [biases[0], biases[1]]);
             let launch = SkinnySwiGlu { x, w, biases, y, prefetch, rows }.launch().unwrap();
-            run_launch(device, &launch, blocks);
+            run_launch(device, &launch, grid);
             return vec![device.download(y).into_iter().map(bf16::to_f32).collect()];
         }
         let accumulate = self.layers[0].before.is_some();
@@ -85,7 +94,7 @@ impl Case {
             _ => in_bf16(&self.x).into(),
         };
         let product = SkinnyFprop { x, layers: &layers, accumulate, prefetch, rows };
-        run_launch(device, &product.launch().unwrap(), blocks);
+        run_launch(device, &product.launch().unwrap(), grid);
         layers.iter().map(|layer| device.download(layer.y)).collect()
     }
 
@@ -132,9 +141,10 @@ impl Case {
     }
 }
 
-fn run_launch(device: &Device, launch: &Launch<u64>, blocks: Option<u32>) {
+fn run_launch(device: &Device, launch: &Launch<u64>, Grid { blocks, warps }: Grid) {
     let mut dispatch = launch.dispatch(device.target());
     dispatch.grid[0] = blocks.unwrap_or(dispatch.grid[0]);
+    dispatch.block[0] = warps.map_or(dispatch.block[0], |warps| warps * 32);
     device.run_as(launch, dispatch);
 }
 
@@ -159,13 +169,15 @@ fn every_form_matches_the_reference_and_repeats_its_bits() {
         for form in SkinnyForm::ALL {
             for (at, sizes) in SIZES.into_iter().enumerate() {
                 let case = Case::new(&mut data, form, sizes, outputs(form, at));
-                let result = case.run(&device, None);
-                case.check(&result, "");
-                same_bits(&result.concat(), &case.run(&device, None).concat(), "two runs");
-                // Each block loops over several tiles.
-                for blocks in [1, 2, 3] {
-                    let loops = case.run(&device, Some(blocks));
-                    same_bits(&result.concat(), &loops.concat(), "fewer blocks");
+                for warps in [8, 16] {
+                    let grid = Grid { blocks: None, warps: Some(warps) };
+                    let result = case.run(&device, grid);
+                    case.check(&result, &format!("by {warps} warps"));
+                    // Again, and with blocks that loop over several tiles.
+                    for blocks in [None, Some(1), Some(2), Some(3)] {
+                        let other = case.run(&device, Grid { blocks, ..grid });
+                        same_bits(&result.concat(), &other.concat(), &format!("{blocks:?} blocks"));
+                    }
                 }
             }
         }
@@ -180,8 +192,9 @@ fn results_are_added_to_previous_ones() {
         case.layers.iter_mut().for_each(|layer| {
             layer.before = Some(data.uniform(6 * layer.outputs, 8.0));
         });
-        for blocks in [None, Some(1)] {
-            case.check(&case.run(&device, blocks), &format!("{blocks:?} blocks"));
+        for (blocks, warps) in [(None, Some(8)), (Some(1), Some(16)), (Some(1), Some(8))] {
+            let grid = Grid { blocks, warps };
+            case.check(&case.run(&device, grid), &format!("{grid:?}"));
         }
     }
 }
@@ -193,7 +206,7 @@ fn a_row_has_the_same_bits_alone_and_among_others() {
     let (inputs, outputs) = (264, 45);
     for form in SkinnyForm::ALL {
         let case = Case::new(&mut data, form, [8, inputs], &[outputs, outputs]);
-        let run = |case: &Case| case.run(&device, None).concat();
+        let run = |case: &Case| case.run(&device, DEFAULT).concat();
         let all = run(&case);
         let results = all.len() / (8 * outputs);
         let of_row = |all: &[f32], rows: usize, row: usize| -> Vec<f32> {
@@ -223,11 +236,11 @@ fn special_values_reach_only_their_outputs_and_precision_holds_at_every_scale() 
             let mut case = Case::new(&mut data, form, [3, 72], &[20]);
             (case.layers[0].w[72 + 3], case.layers[0].w[17 * 72 + 71]) = (f32::NAN, f32::INFINITY);
             (case.x[71], case.x[72 + 71], case.x[2 * 72 + 71]) = (1.0, -1.0, 0.5);
-            case.check(&case.run(&device, None), "special values");
+            case.check(&case.run(&device, DEFAULT), "special values");
             for scale in [1e-30, 1e30] {
                 let mut case = Case::new(&mut data, form, [3, 72], &[20]);
                 case.layers[0].w = rounded(&data.uniform(72 * 20, scale));
-                case.check(&case.run(&device, None), "far from one");
+                case.check(&case.run(&device, DEFAULT), "far from one");
             }
         }
     }
@@ -238,11 +251,11 @@ fn a_prefetched_tensor_changes_no_bit() {
     let (mut data, device) = (Data::new("skinny prefetch"), Device::new());
     for form in SkinnyForm::ALL {
         let mut case = Case::new(&mut data, form, [2, 520], &[70, 70]);
-        let alone = case.run(&device, None).concat();
+        let alone = case.run(&device, DEFAULT).concat();
         // Less than a cache line, and more than all blocks prefetch together.
         for elements in [16, 1 << 18] {
             case.prefetch = Some(elements);
-            same_bits(&alone, &case.run(&device, None).concat(), "with a prefetch");
+            same_bits(&alone, &case.run(&device, DEFAULT).concat(), "with a prefetch");
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The results of a block's tiles.
 
+use std::ops::Range;
+
 use retrograph_kernel_abi::gemm::{
     SKINNY_MAX_ROWS as ROWS, SKINNY_TILE_ROWS as TILE_ROWS, SKINNY_WARPS as WARPS, SkinnyForm,
 };
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
+use super::MAX_WARPS;
 use super::products::LaneProducts;
 use super::weights::Weights;
 use crate::primitives::bf16::pack;
@@ -41,7 +44,7 @@ impl<'k, 'a> Output<'k, 'a> {
             output: thread & (tile_outputs - 1),
             address: k.var(0u64),
             addends: [(); 2].map(|()| k.var(0.0)),
-            warp_sums: k.shared::<f32>("warp_sums", (2 * WARPS * WARP_SUMS) as usize),
+            warp_sums: k.shared::<f32>("warp_sums", (2 * MAX_WARPS * WARP_SUMS) as usize),
             offset: k.var(0u32),
         }
     }
@@ -104,10 +107,16 @@ impl<'k, 'a> Output<'k, 'a> {
             warp_sums.store(to + at, sum);
         }
         k.barrier();
-        offset.set(k.constant(WARPS * WARP_SUMS) - from);
+        offset.set(k.constant(MAX_WARPS * WARP_SUMS) - from);
         move |at| {
-            let sums = (0..WARPS).map(|warp| warp_sums.load(from + at + warp * WARP_SUMS));
-            sums.reduce(|sum, of_warp| sum + of_warp).expect("there is a warp")
+            let sums_of = |warps: Range<u32>| {
+                let sums = warps.map(|warp| warp_sums.load(from + at + warp * WARP_SUMS));
+                sums.reduce(|sum, of_warp| sum + of_warp).expect("there is a warp")
+            };
+            let [few, most] = WARPS;
+            let sum = k.var(sums_of(0..few));
+            k.when(k.ntid_x().gt(few * 32), || sum.add_assign(sums_of(few..most)));
+            sum.get()
         }
     }
 }

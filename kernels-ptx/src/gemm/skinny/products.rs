@@ -4,7 +4,7 @@ use retrograph_kernel_abi::gemm::{SKINNY_MAX_ROWS as ROWS, SkinnyForm};
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::weights::{WeightLoader, Weights};
-use super::{CHUNK_STRIDE, VECTOR, first_step};
+use super::{VECTOR, chunk_stride, first_step};
 use crate::primitives::bf16::{pack, unpack};
 use crate::primitives::mma::{acc_row, fragment_column, fragment_row};
 
@@ -48,17 +48,17 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
         }
     }
 
-    /// The indices of the lane's elements of each chunk of a group.
-    fn chunks(&self, group: Value<'k, u32>) -> impl Iterator<Item = Value<'k, u32>> + use<'k> {
-        let config = self.weights.config;
-        let first = group * config.group() + first_step(&self.k);
-        (0..config.in_flight()).map(move |chunk| first + chunk * CHUNK_STRIDE)
+    /// The indices of the lane's elements of each chunk in flight, from step `step` on.
+    fn chunks(&self, step: Value<'k, u32>) -> impl Iterator<Item = Value<'k, u32>> + use<'k> {
+        let (k, config) = (&self.k, self.weights.config);
+        let (first, stride) = (step + first_step(k), chunk_stride(k));
+        (0..config.in_flight()).map(move |chunk| first + stride * chunk)
     }
 
-    /// Starts loading the lane's elements of x in a group of chunks.
-    pub(super) fn fetch_x(&self, group: Value<'k, u32>) {
+    /// Starts loading the lane's elements of x in the chunks from step `step` on.
+    pub(super) fn fetch_x(&self, step: Value<'k, u32>) {
         let row = fragment_row(&self.k);
-        for (at, words) in self.chunks(group).zip(&self.in_flight) {
+        for (at, words) in self.chunks(step).zip(&self.in_flight) {
             self.load_x((row, at), words);
         }
     }
@@ -93,8 +93,8 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
         std::array::from_fn(|pair| pack(config.target, [x[2 * pair], x[2 * pair + 1]]))
     }
 
-    /// Adds the products of a group of chunks, whose vectors are in flight.
-    pub(super) fn add(&self, loader: &WeightLoader<'k, '_>, group: Value<'k, u32>) {
+    /// Adds the products of the chunks from step `step` on, whose vectors are in flight.
+    pub(super) fn add(&self, loader: &WeightLoader<'k, '_>, step: Value<'k, u32>) {
         let chunks = loader.chunks();
         match &self.acc {
             Accumulators::Fragment(fragment) => {
@@ -107,7 +107,7 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
                 }
             }
             Accumulators::Lane(sums) => {
-                self.chunks(group).zip(chunks).for_each(|chunk| self.add_rows(sums, chunk));
+                self.chunks(step).zip(chunks).for_each(|chunk| self.add_rows(sums, chunk));
             }
         }
     }

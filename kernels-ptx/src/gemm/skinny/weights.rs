@@ -4,7 +4,7 @@ use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{SKINNY_MAX_LAYERS, SkinnyForm, SkinnyParameters};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
-use super::{CHUNK_STRIDE, Config, first_step};
+use super::{Config, chunk_stride, first_step};
 use crate::primitives::mma::fragment_row;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::prefetch::NextWeights;
@@ -97,11 +97,9 @@ impl<'k> Weights<'k> {
 pub(super) struct WeightLoader<'k, 'a> {
     k: Kernel<'k>,
     weights: &'a Weights<'k>,
-    /// Groups of chunks of a tile.
-    groups: Value<'k, u32>,
-    /// The tile and the group that are loaded next.
+    /// The tile and the first step of the chunks that are loaded next.
     tile: Var<'k, u32>,
-    group: Var<'k, u32>,
+    step: Var<'k, u32>,
     /// Two rows of the tile.
     rows: [Var<'k, u64>; 2],
     /// The vectors of both rows, for each chunk in flight.
@@ -109,13 +107,13 @@ pub(super) struct WeightLoader<'k, 'a> {
 }
 
 impl<'k, 'a> WeightLoader<'k, 'a> {
-    /// Starts at the first tile of the block. Tiles have `groups` groups of chunks.
-    pub(super) fn new(k: &Kernel<'k>, weights: &'a Weights<'k>, groups: Value<'k, u32>) -> Self {
+    /// Starts at the first tile of the block.
+    pub(super) fn new(k: &Kernel<'k>, weights: &'a Weights<'k>) -> Self {
         let in_flight =
             (0..weights.config.in_flight()).map(|_| [(); 2].map(|()| registers(k, 0u32))).collect();
         let rows = [(); 2].map(|()| k.var(0u64));
-        let (tile, group) = (k.var(k.ctaid_x()), k.var(0u32));
-        let loader = Self { k: *k, weights, groups, tile, group, rows, in_flight };
+        let (tile, step) = (k.var(k.ctaid_x()), k.var(0u32));
+        let loader = Self { k: *k, weights, tile, step, rows, in_flight };
         loader.find_rows();
         loader
     }
@@ -138,11 +136,12 @@ impl<'k, 'a> WeightLoader<'k, 'a> {
 
     /// Starts loading the next group of chunks. Vectors past the end of K or of the tiles are 0.
     pub(super) fn fetch(&self) {
-        let Self { k, weights: Weights { config, inputs, tiles, .. }, tile, group, .. } = self;
-        let first = group.get() * config.group() + first_step(k);
+        let Self { k, weights: Weights { config, inputs, tiles, .. }, tile, step, .. } = self;
+        let first = step.get() + first_step(k);
+        let stride = chunk_stride(k);
         let end = tile.get().lt(*tiles).select(*inputs, 0);
         for (chunk, vectors) in (0..).zip(&self.in_flight) {
-            let at = first + chunk * CHUNK_STRIDE;
+            let at = first + stride * chunk;
             let load = || {
                 for (words, row) in vectors.iter().zip(self.rows) {
                     let row = Ptr::<u32>::from_address(row.get());
@@ -152,9 +151,9 @@ impl<'k, 'a> WeightLoader<'k, 'a> {
             let zero = || vectors.iter().flatten().for_each(|word| word.set(0));
             k.when_else(at.lt(end), load, zero);
         }
-        group.add_assign(1);
-        k.when(group.get().eq(self.groups), || {
-            group.set(0);
+        step.add_assign(config.group(k));
+        k.when(step.get().ge(*inputs), || {
+            step.set(0);
             tile.add_assign(k.nctaid_x());
             self.find_rows();
         });

@@ -6,17 +6,22 @@ use super::problem::SkinnyProblem;
 use crate::Dispatch;
 use crate::geometry::linear;
 
-/// The most blocks of a launch: two on each of 132 SMs.
-const MAX_BLOCKS: u32 = 264;
+/// SMs for which the grid is chosen.
+const SMS: u32 = 132;
 
-/// Each block loops over equally many tiles. The choice depends only on the sizes.
+/// Blocks of 16 warps if each SM has at most one tile, and otherwise two blocks of 8 warps on each
+/// SM, which loop over equally many tiles. The choice depends only on the sizes.
 pub(super) fn dispatch(problem: &SkinnyProblem) -> Dispatch {
     let SkinnyProblem { outputs, form } = *problem;
     let layers = if form == SkinnyForm::SwiGlu { 1 } else { outputs.len() };
     let tiles = outputs[..layers].iter().map(|outputs| outputs.div_ceil(form.tile_outputs()));
     let tiles = tiles.fold(0, u32::saturating_add);
-    let rounds = tiles.div_ceil(MAX_BLOCKS).max(1);
-    linear(form.entry(), tiles.div_ceil(rounds), abi::SKINNY_WARPS * 32)
+    let [few_warps, most_warps] = abi::SKINNY_WARPS;
+    if tiles <= SMS {
+        return linear(form.entry(), tiles, most_warps * 32);
+    }
+    let rounds = tiles.div_ceil(2 * SMS);
+    linear(form.entry(), tiles.div_ceil(rounds), few_warps * 32)
 }
 
 #[cfg(test)]
@@ -24,12 +29,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_loop_over_equally_many_tiles() {
-        let blocks = |form, outputs| dispatch(&SkinnyProblem { outputs, form }).grid[0];
-        assert_eq!(blocks(SkinnyForm::F32, [0; 3]), 0);
-        assert_eq!(blocks(SkinnyForm::Bf16, [1, 16, 17]), 4);
-        // Qwen2.5 1.5B: gate and up in five rounds, logits in 36.
-        assert_eq!(blocks(SkinnyForm::SwiGlu, [8960, 8960, 0]), 224);
-        assert_eq!(blocks(SkinnyForm::Bf16, [151_936, 0, 0]), 264);
+    fn few_tiles_have_more_warps_and_blocks_loop_over_equally_many() {
+        let blocks_and_warps = |form, outputs| {
+            let Dispatch { grid, block, .. } = dispatch(&SkinnyProblem { outputs, form });
+            (grid[0], block[0] / 32)
+        };
+        assert_eq!(blocks_and_warps(SkinnyForm::F32, [0; 3]).0, 0);
+        assert_eq!(blocks_and_warps(SkinnyForm::Bf16, [1, 16, 17]), (4, 16));
+        // Qwen2.5 1.5B: q, k and v; down; gate and up in five rounds; logits in 36.
+        assert_eq!(blocks_and_warps(SkinnyForm::Bf16, [1536, 256, 256]), (128, 16));
+        assert_eq!(blocks_and_warps(SkinnyForm::Bf16, [1536, 0, 0]), (96, 16));
+        assert_eq!(blocks_and_warps(SkinnyForm::SwiGlu, [8960, 8960, 0]), (224, 8));
+        assert_eq!(blocks_and_warps(SkinnyForm::Bf16, [151_936, 0, 0]), (264, 8));
     }
 }
