@@ -1,4 +1,4 @@
-"""Times one token of greedy decoding, of each of several texts, in plain PyTorch, bf16, with KV caches of fixed capacity.
+"""Times one token of greedy decoding, of each of several texts, in plain PyTorch, with KV caches of fixed capacity.
 
 Prints one JSON line per variant: eager, captured as one CUDA graph, and compiled and captured. q|k|v and gate|up are one
 product each.
@@ -15,6 +15,7 @@ def parse():
         made.add_argument(f"--{name}", type=int, required=True)
     made.add_argument("--decode", type=sizes(2), required=True, help="position x capacity")
     made.add_argument("--batch", type=int, default=1, help="texts that are decoded together, all at one position")
+    made.add_argument("--dtype", choices=("f32", "bf16"), default="bf16", help="of weights, activations and caches")
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
     arguments = made.parse_args()
     unknown = set(arguments.variants) - set(VARIANTS)
@@ -32,15 +33,16 @@ def decoder(torch, arguments):
 
     names = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocab")
     shape = {name: getattr(arguments, name) for name in names}
-    options = Options(**shape, dtype=torch.bfloat16, targets=(), rank=0, merged=True)
+    dtype = torch.float32 if arguments.dtype == "f32" else torch.bfloat16
+    options = Options(**shape, dtype=dtype, targets=(), rank=0, merged=True)
     capacity, head_dim = arguments.decode[1], options.head_dim
     model = Transformer(options, capacity)
-    cache = lambda: torch.zeros(arguments.batch, options.kv_heads, capacity, head_dim, dtype=torch.bfloat16)
+    cache = lambda: torch.zeros(arguments.batch, options.kv_heads, capacity, head_dim, dtype=dtype)
     caches = [(cache(), cache()) for _ in model.layers]
     cached_positions = torch.arange(capacity)
 
     def decode(token, position):
-        cos, sin = rope_tables(position, head_dim, torch.bfloat16)
+        cos, sin = rope_tables(position, head_dim, dtype)
         mask = (cached_positions <= position)[None, None, None]
         x = model.embedding(token)[:, None]
         for layer, (keys, values) in zip(model.layers, caches):
@@ -64,6 +66,7 @@ def decoder(torch, arguments):
 def main():
     arguments = parse()
     torch = require_torch(arguments)
+    torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_grad_enabled(False)
     nvml, about = Nvml.find(), machine()
     with torch.device("cuda"):
@@ -81,7 +84,7 @@ def main():
             results = {**times, **back_to_back(run, times["ms_median"], nvml)}
         except Exception as error:
             results = {"error": f"{type(error).__name__}: {error}"[:300]}
-        emit(kind="decode", variant=variant, batch=arguments.batch, **results, machine=about)
+        emit(kind="decode", variant=variant, dtype=arguments.dtype, batch=arguments.batch, **results, machine=about)
 
 
 if __name__ == "__main__":
