@@ -102,8 +102,8 @@ pub struct QkNormRope<B> {
 /// the cache at `position`, if that is within the capacity, rounded as in
 /// [`KvCacheAppend`](crate::attention::KvCacheAppend).
 ///
-/// With caches in bf16, the products run on tensor cores from sm_80 on. Queries and weights are
-/// sums of three bf16 numbers, of which some are 0, so an infinite key or value gives NaN.
+/// With caches in bf16, the products run on tensor cores from sm_80 on. Weights are sums of three
+/// bf16 numbers, of which some are 0, so an infinite value gives NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttention<B> {
     /// Query (`heads` heads), key and value (`kv_heads` heads each) of the token.

@@ -63,9 +63,36 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
             k.when(position.lt(old) & head.lt(heads.count), || {
                 let at = head * split_len + position;
                 k.when_else(half.eq(0), || split.scores.store(at, dot), || other.store(at, dot));
+                k.when(dot.ne(dot), || {
+                    let dot = exact_dot(split, half, (position, head));
+                    k.when_else(
+                        half.eq(0),
+                        || split.scores.store(at, dot),
+                        || other.store(at, dot),
+                    );
+                });
             });
         }
     });
+}
+
+/// The dot product of a query and a key over the elements of a half, one after the other. Parts of
+/// a query that are 0 or differ in sign make NaN of infinite keys and products.
+fn exact_dot<'k>(
+    split: &Split<'_, 'k>,
+    half: Value<'k, u32>,
+    (position, head): (Value<'k, u32>, Value<'k, u32>),
+) -> Value<'k, f32> {
+    let (k, head_dim) = (split.k, split.head_dim);
+    let (key, query) = (split.keys + split.offset(position), split.new_token.query(head));
+    let (key, dot) = (Ptr::<u32>::from_address(key), k.var(0.0f32));
+    k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
+        k.range(first, head_dim.min(first + UNIT_ELEMENTS), 1, |i| {
+            let key = Value::<f32>::from_bits(key.load_u16(i) << 16);
+            dot.update(|dot| query.load(i).fma(key, dot));
+        });
+    });
+    dot.get()
 }
 
 /// Writes the sum of the values, weighted by the exponentials, to the partial result of each head.
