@@ -160,23 +160,23 @@ fn load_eights<'k, const N: usize>(
 ) -> [[Value<'k, u32>; 4]; N] {
     let (k, head_dim) = (split.k, split.head_dim);
     let vectors: [Registers<'k, 4, u32>; N] = [(); N].map(|()| registers(&k, 0));
-    let each = |load: &dyn Fn(Ptr<'k, u32>, Value<'k, u32>, &Registers<'k, 4, u32>)| {
-        for ((position, i), words) in at.iter().zip(&vectors) {
+    let each = |load: &dyn Fn(usize, Ptr<'k, u32>, Value<'k, u32>)| {
+        for (index, (position, i)) in at.iter().enumerate() {
             let row = Ptr::from_address(rows + split.offset(*position));
-            k.when(position.lt(split.old) & i.lt(head_dim), || load(row, *i, words));
+            k.when(position.lt(split.old) & i.lt(head_dim), || load(index, row, *i));
         }
     };
     let vectorized = split.rows_aligned & (head_dim & 7).eq(0);
     k.when_else(
         vectorized,
-        || each(&|row, i, words| set(words, row.load_vec4(i >> 1))),
+        || each(&|index, row, i| set(&vectors[index], row.load_vec4(i >> 1))),
         || {
-            each(&|row, i, words| {
+            each(&|index, row, i| {
                 for element in 0..8u32 {
                     k.when((i + element).lt(head_dim), || {
                         let bits = row.load_u16(i + element);
                         let bits = if element % 2 == 0 { bits } else { bits << 16 };
-                        words[element as usize / 2].update(|word| word | bits);
+                        vectors[index][element as usize / 2].update(|word| word | bits);
                     });
                 }
             });
