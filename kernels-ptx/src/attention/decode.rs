@@ -163,7 +163,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         }
         split_of_heads.store_new_scores();
         k.barrier();
-        // The index of the first head and split among those of all sequences.
+        // The index of the partial result of the first head of this block.
         let (heads_of_text, splits) = (kv_heads * group, k.nctaid_y());
         let index = (text * heads_of_text + heads.first) * splits + split;
         k.when(warp.lt(heads.count), || {
@@ -220,7 +220,8 @@ struct Split<'a, 'k> {
     split_len: Value<'k, u32>,
     /// `[heads, split_len]`: dot products of queries and keys, then their exponentials.
     scores: Shared<'k, f32>,
-    /// The same, to be added to the dot products.
+    /// With tensor cores, two warps compute a dot product: `scores` has the part of the first warp
+    /// and this the part of the second.
     other_scores: Option<Shared<'k, f32>>,
     /// Sums of the weighted values over the positions of a warp.
     sums: Shared<'k, f32>,

@@ -5,8 +5,9 @@ use retrograph_ptx::build::{Kernel, Value};
 /// Eight sums over the lanes of a warp; lanes `4i` to `4i + 3` return the sum of `values[i]`. Every
 /// lane must execute it.
 ///
-/// In each of three steps a lane keeps half of its values and adds those of the lane 16, 8 or 4
-/// lanes away, which keeps the other half: 9 shuffles instead of 40.
+/// Lanes exchange values with the lane 16 away, then 8, then 4. Of each pair of lanes, one adds the
+/// first half of the values of both and the other the second half, so a step halves the number of
+/// values. Two butterfly steps follow. This takes 9 shuffles instead of 40.
 pub(crate) fn warp_sum_of_eight<'k>(k: &Kernel<'k>, values: [Value<'k, f32>; 8]) -> Value<'k, f32> {
     let mut values = values.to_vec();
     for distance in [16, 8, 4] {

@@ -10,7 +10,7 @@ use retrograph_kernel_abi::attention as abi;
 use super::cache::KvCacheShape;
 use super::kv_cache_append::KvCache;
 use crate::checks::Check;
-use crate::geometry::{MAX_GRID_YZ, linear};
+use crate::geometry::{MAX_GRID_YZ, SMS, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Output, Problem, View};
 
@@ -45,8 +45,6 @@ fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
     })
 }
 
-/// Blocks that fill 132 SMs.
-const MIN_BLOCKS: u64 = 132;
 /// Shared memory of a block that needs no function attribute.
 const MAX_SHARED_BYTES: u32 = 48 << 10;
 /// The largest head_dim.
@@ -286,7 +284,7 @@ impl Sizes {
     fn block_heads(&self, [kv_heads, group]: [u32; 2], [head_dim, split_len]: [u32; 2]) -> u32 {
         let groups = u64::from(kv_heads) * u64::from(self.splits) * u64::from(self.texts);
         let fits = |heads: &u32| {
-            let fills = u64::from(group.div_ceil(*heads)) * groups >= MIN_BLOCKS;
+            let fills = u64::from(group.div_ceil(*heads)) * groups >= u64::from(SMS);
             fills && abi::decode_shared_bytes(*heads, head_dim, split_len) <= MAX_SHARED_BYTES
         };
         (2..=group.min(abi::DECODE_MAX_BLOCK_HEADS)).rev().find(fits).unwrap_or(1)

@@ -9,7 +9,7 @@ use retrograph_kernel_abi::{F16, Signature};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
-use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear};
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, SMS, linear};
 use crate::images::dynamic_shared;
 use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
@@ -17,8 +17,8 @@ use crate::{DType, Dispatch, Kernel, KernelError, Problem, SmTarget, TensorView}
 
 /// The largest head_dim that an entry supports.
 const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
-/// Two blocks on each of 132 SMs.
-const MIN_BLOCKS: usize = 264;
+/// Two blocks on each SM.
+const MIN_BLOCKS: usize = 2 * SMS as usize;
 
 /// One block per plane and tile of tokens. Launches with tensor maps use the `wgmma` entry on
 /// targets that have it; otherwise each warp of a block has 16 tokens.

@@ -14,9 +14,8 @@ use super::GemmProblem;
 use crate::images::dynamic_shared;
 use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 
-/// SMs of the H200, which the cost model describes. Used for every device, so that the choice does
-/// not depend on the number of SMs.
-const SMS: u128 = 132;
+/// SMs of the H200, which the cost model describes.
+const SMS: u128 = crate::geometry::SMS as u128;
 
 /// The cost of a tile in the cost model.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use retrograph_kernel_abi::gemv::{
 };
 
 use super::problem::GemvProblem;
-use crate::geometry::linear;
+use crate::geometry::{SMS, linear};
 use crate::{DType, Dispatch, Kernel};
 
 /// Kernel of [`Gemv`](crate::gemv::Gemv), [`GroupedGemv`](crate::gemv::GroupedGemv) and
@@ -43,8 +43,8 @@ fn min_warps(dtype: DType, split: u32) -> [u32; 2] {
     }
 }
 
-/// The most blocks of a launch without a split: three on each of 132 SMs.
-const MAX_BLOCKS: u32 = 396;
+/// The most blocks of a launch without a split: three on each SM.
+const MAX_BLOCKS: u32 = 3 * SMS;
 
 /// Splits each row among the fewest warps that keep memory busy. Without a split, each block loops
 /// over equally many tiles. The choice depends only on the sizes; its constants were measured on

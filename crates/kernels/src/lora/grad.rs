@@ -4,7 +4,7 @@ use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, grad as geometry};
 
 use super::shape::{LoraShape, adapter_count, per_adapter};
 use crate::checks::Check;
-use crate::geometry::linear;
+use crate::geometry::{SMS, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
@@ -17,8 +17,8 @@ const BLOCK_COLUMNS: usize = geometry::COLUMNS as usize;
 const BLOCK_RANKS: usize = geometry::RANKS as usize;
 /// Rows that the warps of a block load at once.
 const STAGE_ROWS: usize = 32;
-/// Three blocks on each of 132 SMs.
-const MIN_BLOCKS: usize = 396;
+/// Three blocks on each SM.
+const MIN_BLOCKS: usize = 3 * SMS as usize;
 /// The most splits.
 const MAX_SPLITS: usize = 1 << 24;
 

@@ -4,7 +4,7 @@ use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, shrink as geometry};
 
 use super::shape::{LoraShape, adapter_count, per_adapter};
 use crate::checks::Check;
-use crate::geometry::{MAX_GRID_YZ, linear};
+use crate::geometry::{MAX_GRID_YZ, SMS, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
@@ -15,8 +15,8 @@ pub static LORA_SHRINK: Kernel = Kernel::new("lora_shrink", &abi::SHRINK, dispat
 const BLOCK_ROWS: usize = geometry::ROWS as usize;
 /// Contraction length per stage.
 const BLOCK_K: usize = geometry::TILE_K as usize;
-/// Two blocks on each of 132 SMs.
-const MIN_BLOCKS: usize = 264;
+/// Two blocks on each SM.
+const MIN_BLOCKS: usize = 2 * SMS as usize;
 /// The most splits: [`LoraExpand`](super::LoraExpand) reads each of them again.
 const MAX_SPLITS: usize = 32;
 

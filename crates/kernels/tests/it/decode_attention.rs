@@ -99,7 +99,8 @@ impl Case {
         self.check_within(2.0 * TOLERANCE, data_of, what);
     }
 
-    /// Checks everything, and the output with this absolute and half of it as relative tolerance.
+    /// Checks output and caches. `tolerance` is the absolute tolerance of the output, and half of
+    /// it the relative one.
     fn check_within(&self, tolerance: f64, data_of: [bool; 3], what: &str) {
         let found = self.run(data_of);
         same_bits(&found.concat(), &self.run(data_of).concat(), "two splits");
@@ -254,7 +255,7 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
         ([70, 3, 3, 130], 69, 33),
         // The cache is full: the token attends to the tokens in it.
         ([20, 2, 1, 4], 25, 2),
-        // So many splits that a block has several heads of a group.
+        // With this many splits, a block has several heads of a group.
         ([8_448, 7, 1, 128], 150, 16),
         ([8_448, 9, 1, 6], 128, 3),
         ([8_448, 3, 1, 512], 71, 0),
@@ -298,7 +299,7 @@ fn the_heads_of_a_block_change_no_bit() {
         for format in [Format::F32, Format::Bf16] {
             let case = Case::new(&mut data, [1024, heads, 1, head_dim], (position, 4, format));
             let alone = case.run([true; 3]).concat();
-            // Among so many sequences that a block has several heads, in groups of each size.
+            // The more sequences there are, the more heads a block has.
             for blocks in 1..=heads {
                 let texts = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
                 for found in run(&texts, ([true; 3], case.shape.capacity)) {

@@ -1,16 +1,17 @@
 //! The products of a split by tensor cores, for a cache in bf16.
 //!
-//! A unit is 16 positions and 64 elements of a head. The eight warps take four by two units at a
-//! time, all of a split of 64 positions and heads of up to 128 elements. Queries and weights, which
-//! are f32, are sums of three bf16 numbers, whose products with keys and values are exact in f32.
+//! A warp computes a unit of 16 positions and 64 elements of a head. The eight warps together cover
+//! 64 positions and 128 elements, which is a whole split for most models. Queries and weights,
+//! which are f32, are sums of three bf16 numbers, whose products with keys and values are exact in
+//! f32.
 //!
 //! **Scores.** Positions are the 16 rows of `mma.m16n8k16`, and heads the 8 columns. Any order of K
 //! is valid if it is the same for both operands, so a lane loads 8 consecutive elements of two
 //! keys. The dot products of the two units of a head are added later.
 //!
-//! **Values.** Heads are rows, elements columns and positions K. The first two parts of the weights
-//! have 8 rows each. A lane loads 8 consecutive elements of four values; each is a column of one of
-//! 8 products.
+//! **Values.** Heads are rows, elements are columns, and positions are K. Rows 0 to 7 have the
+//! first part of the weights and rows 8 to 15 the second; another product has the third. A lane
+//! loads 8 consecutive elements of four values, one element for each of 8 products.
 
 use retrograph_kernel_abi::attention::DECODE_HEAD_CHUNK as HEAD_CHUNK;
 use retrograph_ptx::SmTarget;
@@ -46,10 +47,9 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
                 let query = bf16_parts(split.target, load_query(split, group, i));
                 for (part, dots) in query.into_iter().zip(dots_of_parts) {
                     for pair in [0, 2] {
-                        let a = [0, 1].map(|word| rows.iter().map(move |row| row[pair + word]));
-                        let a: Vec<_> = a.into_iter().flatten().collect();
-                        let b = [part[pair], part[pair + 1]];
-                        k.mma_m16n8k16_bf16([a[0], a[1], a[2], a[3]], b, dots);
+                        let [upper, lower] = [rows[0], rows[1]];
+                        let a = [upper[pair], lower[pair], upper[pair + 1], lower[pair + 1]];
+                        k.mma_m16n8k16_bf16(a, [part[pair], part[pair + 1]], dots);
                     }
                 }
             }

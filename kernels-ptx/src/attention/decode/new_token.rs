@@ -29,8 +29,9 @@ pub(super) struct NewToken<'k> {
     dtype: DType,
     projections: [Projection<'k>; 3],
     gammas: [Ptr<'k, f32>; 2],
-    /// Cosines and sines, and those of the token in shared memory.
+    /// The tables of cosines and sines.
     tables: [Ptr<'k, f32>; 2],
+    /// Their rows at the position of the token, in shared memory.
     angles: [Shared<'k, f32>; 2],
     /// Addresses of the key and the value cache.
     pub(super) caches: [Value<'k, u64>; 2],
@@ -136,7 +137,7 @@ impl<'k> NewToken<'k> {
         self.q.at(head * self.padded)
     }
 
-    /// The shared memory after that of the token.
+    /// The first element of shared memory that is not used here.
     pub(super) fn shared_end(&self) -> Shared<'k, f32> {
         self.v.at(self.padded * 2)
     }
@@ -183,8 +184,8 @@ impl<'k> NewToken<'k> {
         });
     }
 
-    /// Loads cosines and sines of a position into shared memory. A block has one thread per pair of
-    /// the widest head.
+    /// Copies the cosines and sines of a position to shared memory. A block has at least one thread
+    /// per pair of elements of a head.
     fn load_angles(&self, position: Value<'k, u32>) {
         let (k, half) = (self.k, self.head_dim >> 1);
         let i = k.tid_x();

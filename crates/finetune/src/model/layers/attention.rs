@@ -151,9 +151,10 @@ impl Attention {
 
     /// Appends the block over one token of each text and adds it to `residual`.
     ///
-    /// The projections of one text are one launch. Those of several texts are one launch if they
-    /// use skinny products. The attention kernel fuses the norms of heads and RoPE. For one text it
-    /// also fuses the second LoRA products, if all have the same rank and scale and no DoRA.
+    /// One launch computes q, k and v of one text, and of several texts if these layers use skinny
+    /// products; otherwise there are three. The attention kernel fuses the norms of heads and RoPE.
+    /// For one text it also fuses the second LoRA products, if all have the same rank and scale and
+    /// no DoRA.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,

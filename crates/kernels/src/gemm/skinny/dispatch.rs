@@ -4,10 +4,7 @@ use retrograph_kernel_abi::gemm::{self as abi, SkinnyForm};
 
 use super::problem::SkinnyProblem;
 use crate::Dispatch;
-use crate::geometry::linear;
-
-/// SMs for which the grid is chosen.
-const SMS: u32 = 132;
+use crate::geometry::{SMS, linear};
 
 /// Blocks of 16 warps if each SM has at most one tile, and otherwise two blocks of 8 warps on each
 /// SM, which loop over equally many tiles. The choice depends only on the sizes.
