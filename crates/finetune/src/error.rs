@@ -75,10 +75,10 @@ pub enum Error {
     /// The prompt has no token.
     #[error("the prompt has no token; give at least one")]
     EmptyPrompt,
-    /// Every slot of a batch has a text, or a step in flight.
-    #[error("all {slots} slots of the batch are taken; run steps until a text ends")]
+    /// Every slot of a batch has a sequence, or a step in flight.
+    #[error("all {slots} slots of the batch are taken; run steps until a sequence ends")]
     NoFreeSlot {
-        /// Texts of the batch.
+        /// Sequences of the batch.
         slots: usize,
     },
     /// The prompt leaves no room for generated text.
@@ -268,6 +268,9 @@ pub enum Error {
     /// An adapter cannot be read or written.
     #[error(transparent)]
     Adapter(#[from] crate::adapter::AdapterError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] crate::file_error::FileError),
     /// A model cannot be written.
     #[error(transparent)]
     Export(#[from] crate::export::ExportError),

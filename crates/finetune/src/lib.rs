@@ -45,6 +45,7 @@ mod digest;
 pub mod error;
 pub mod evaluate;
 pub mod export;
+mod file_error;
 pub mod generate;
 pub mod group;
 pub mod hub;
@@ -83,6 +84,7 @@ pub use device::{Device, DeviceChoice};
 pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
 pub use export::{ExportError, ModelOutput, ModelWeights, WeightType};
+pub use file_error::FileError;
 pub use generate::{
     Generated, GenerationBatch, GenerationNeed, GenerationPlan, Generator, GeneratorOptions,
     Request, Sampling, StopReason, StopStrings, TextRequest, TextStream, Tokens,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::adapter::AdapterError;
+use crate::file_error::FileError;
 use crate::temporary::{directory_in, folder_of, followed, is_temporary, require_writable};
 
 /// A directory under construction.
@@ -32,9 +32,9 @@ pub(crate) struct NewDirectory {
 impl NewDirectory {
     /// Starts a directory that will be renamed to `path`, which may hold only files named
     /// `replaceable`.
-    pub(crate) fn create(path: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
+    pub(crate) fn create(path: &Path, replaceable: &[&str]) -> Result<Self, FileError> {
         require_free(path, replaceable)?;
-        let failed = |source| AdapterError::Write { path: path.to_owned(), source };
+        let failed = |source| FileError::Write { path: path.to_owned(), source };
         let path = followed(path).map_err(failed)?;
         let in_place = is_filled_in_place(&path);
         let place = if in_place { &path } else { folder_of(&path) };
@@ -52,12 +52,12 @@ impl NewDirectory {
     /// Renames the directory to its path.
     ///
     /// # Errors
-    /// [`AdapterError::Occupied`] if the path now holds a file that is not replaceable, which then
-    /// stays; [`AdapterError::Write`] if renaming fails.
-    pub(crate) fn publish(self) -> Result<(), AdapterError> {
+    /// [`FileError::Occupied`] if the path now holds a file that is not replaceable, which then
+    /// stays; [`FileError::Write`] if renaming fails.
+    pub(crate) fn publish(self) -> Result<(), FileError> {
         let Self { temporary, path, replaceable, in_place, lock } = self;
         let replaceable: Vec<&str> = replaceable.iter().map(String::as_str).collect();
-        let failed = |source| AdapterError::Write { path: path.clone(), source };
+        let failed = |source| FileError::Write { path: path.clone(), source };
         File::open(temporary.path()).and_then(|new| new.sync_all()).map_err(failed)?;
         if in_place {
             require_free(&path, &replaceable)?;
@@ -82,8 +82,8 @@ fn fill(new: &Path, path: &Path) -> io::Result<()> {
 
 /// Renames the directory `new` to `path`. If there is a directory with files, it gets the name
 /// `new`, unless it has a file that is not replaceable.
-fn replace(new: &Path, path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
-    let failed = |source| AdapterError::Write { path: path.to_owned(), source };
+fn replace(new: &Path, path: &Path, replaceable: &[&str]) -> Result<(), FileError> {
+    let failed = |source| FileError::Write { path: path.to_owned(), source };
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
     match std::fs::rename(new, path) {
         Err(error) if matches!(error.kind(), AlreadyExists | DirectoryNotEmpty) => {}
@@ -93,8 +93,8 @@ fn replace(new: &Path, path: &Path, replaceable: &[&str]) -> Result<(), AdapterE
     exchange(new, path).map_err(failed)?;
     // Another program may have written a file between the check and the exchange.
     require_free(new, replaceable).map_err(|error| match (exchange(new, path), error) {
-        (Ok(()), AdapterError::Occupied { entry, .. }) => {
-            AdapterError::Occupied { path: path.to_owned(), entry }
+        (Ok(()), FileError::Occupied { entry, .. }) => {
+            FileError::Occupied { path: path.to_owned(), entry }
         }
         (Err(source), _) => failed(source),
         (_, error) => error,
@@ -142,8 +142,8 @@ fn is_mount_point(_path: &Path) -> bool {
 }
 
 /// Checks that `path` holds only files named `replaceable`, and no directory of such a name.
-pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
-    let failed = |source| AdapterError::Read { path: path.to_owned(), source };
+pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), FileError> {
+    let failed = |source| FileError::Read { path: path.to_owned(), source };
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -157,7 +157,7 @@ pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), Adap
         }
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_directory || !replaceable.contains(&name.as_str()) {
-            return Err(AdapterError::Occupied { path: path.to_owned(), entry: name });
+            return Err(FileError::Occupied { path: path.to_owned(), entry: name });
         }
     }
     Ok(())
@@ -202,7 +202,7 @@ mod tests {
         names
     }
 
-    fn put(path: &Path, text: &str) -> Result<(), AdapterError> {
+    fn put(path: &Path, text: &str) -> Result<(), FileError> {
         let new = NewDirectory::create(path, &["a"])?;
         std::fs::write(new.path().join("a"), text).unwrap();
         new.publish()
@@ -315,7 +315,7 @@ mod tests {
         let error = put(folder.path(), "x").unwrap_err().to_string();
         assert!(error.contains("thesis"), "{error}");
         let file = folder.path().join("thesis");
-        assert!(matches!(put(&file, "x"), Err(AdapterError::Read { .. })));
+        assert!(matches!(put(&file, "x"), Err(FileError::Read { .. })));
         let inside = folder.path().join("result/a");
         std::fs::create_dir_all(&inside).unwrap();
         std::fs::write(inside.join("thesis"), "years of work").unwrap();

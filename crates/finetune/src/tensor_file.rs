@@ -1,7 +1,7 @@
 //! Safetensors files of adapters, checkpoints and exported models.
 //!
 //! They are written tensor by tensor, because the writer of the crate `safetensors` needs the whole
-//! file in memory. Read errors are [`AdapterError`]s.
+//! file in memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,6 +11,7 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use crate::adapter::AdapterError;
+use crate::file_error::FileError;
 use crate::weight_file::{OpenError, WeightFile, decode};
 
 /// A tensor to write.
@@ -41,13 +42,13 @@ pub(crate) fn head(metadata: Value, entries: impl IntoIterator<Item = Entry>) ->
 }
 
 /// Writes and synchronizes a file; tensor `i` has the bytes `data(i)`.
-pub(crate) fn write<E: From<AdapterError>>(
+pub(crate) fn write<E: From<FileError>>(
     path: &Path,
     metadata: Value,
     entries: &[Entry],
     data: &mut dyn FnMut(usize) -> Result<Vec<u8>, E>,
 ) -> Result<(), E> {
-    let failed = |source| AdapterError::Write { path: PathBuf::from(path), source };
+    let failed = |source| FileError::Write { path: PathBuf::from(path), source };
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(failed)?);
     file.write_all(&head(metadata, entries.iter().cloned())).map_err(failed)?;
     for index in 0..entries.len() {
@@ -64,7 +65,7 @@ pub(crate) struct TensorFile(WeightFile);
 impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, AdapterError> {
         WeightFile::open(path).map(Self).map_err(|error| match error {
-            OpenError::Read(source) => AdapterError::Read { path: PathBuf::from(path), source },
+            OpenError::Read(source) => FileError::Read { path: PathBuf::from(path), source }.into(),
             OpenError::Damaged(reason) => AdapterError::damaged(path, reason),
         })
     }

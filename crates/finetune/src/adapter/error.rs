@@ -1,19 +1,16 @@
-//! Errors of adapters, and of file operations that exports share.
+//! Errors of adapters.
 
 use std::path::{Path, PathBuf};
+
+use crate::file_error::FileError;
 
 /// Why an adapter cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
-    /// A file cannot be read.
-    #[error("`{}` cannot be read: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The elements of a tensor cannot be read.
     #[error("the tensor `{name}` in `{}` cannot be read: {source}", path.display())]
     ReadTensor {
@@ -21,14 +18,6 @@ pub enum AdapterError {
         path: PathBuf,
         /// The tensor.
         name: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file cannot be written. The previous file is unchanged.
-    #[error("`{}` cannot be written: {source}; the previous files are unchanged", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
@@ -126,17 +115,6 @@ pub enum AdapterError {
         name: String,
         /// Its first value that is not finite.
         value: f32,
-    },
-    /// The output directory holds other files.
-    #[error(
-        "`{}` holds `{entry}`, which is not replaced; give another directory",
-        path.display()
-    )]
-    Occupied {
-        /// The directory.
-        path: PathBuf,
-        /// The first entry that would be lost.
-        entry: String,
     },
 }
 

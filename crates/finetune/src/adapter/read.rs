@@ -7,6 +7,7 @@ use super::blocks::{Block, TARGETS_KEY, stored_parts};
 use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, EMBEDDING, HEAD, MAGNITUDES, NORMS, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, LoraModule, LoraTargets};
+use crate::file_error::FileError;
 use crate::json_file::read_json;
 use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::TensorFile;
@@ -30,7 +31,7 @@ impl Adapter {
     pub fn open(folder: &Path) -> Result<Self, AdapterError> {
         let path = folder.join(CONFIG);
         let text =
-            read_json(&path).map_err(|source| AdapterError::Read { path: path.clone(), source })?;
+            read_json(&path).map_err(|source| FileError::Read { path: path.clone(), source })?;
         let mut config = AdapterConfig::parse(&path, &text)?;
         let file = TensorFile::open(&folder.join(WEIGHTS))?;
         let blocks = file.metadata(TARGETS_KEY).map(str::parse::<LoraTargets>).transpose();

@@ -10,6 +10,7 @@ use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, LoraModule};
 use crate::error::Error;
+use crate::file_error::FileError;
 use crate::new_directory::{NewDirectory, require_free};
 use crate::parameters::{EMBEDDING as EMBEDDING_WEIGHT, HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::{self, Entry};
@@ -30,8 +31,8 @@ impl AdapterOutput<'_> {
     /// Checks that the directory holds nothing but an adapter. Call it before training.
     ///
     /// # Errors
-    /// [`AdapterError::Occupied`], or if the directory cannot be read.
-    pub fn require_free(&self) -> Result<(), AdapterError> {
+    /// [`FileError::Occupied`], or if the directory cannot be read.
+    pub fn require_free(&self) -> Result<(), FileError> {
         require_free(self.folder, &OURS)
     }
 }
@@ -40,7 +41,7 @@ impl AdapterOutput<'_> {
 /// for each. Replaces an existing adapter atomically, when the new one is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`], [`AdapterError::Write`], [`AdapterError::TrainedNotFinite`], or the
+/// [`FileError::Occupied`], [`FileError::Write`], [`AdapterError::TrainedNotFinite`], or the
 /// error of `values`. An existing adapter is then unchanged, except in a directory that can only be
 /// filled (see [`new_directory`](crate::new_directory)) if a file cannot be renamed in it.
 pub fn write_adapter(
@@ -111,10 +112,10 @@ fn finite(parameter: &Parameter, values: Vec<f32>) -> Result<Vec<f32>, AdapterEr
     }
 }
 
-fn write_text(path: &Path, text: &str) -> Result<(), AdapterError> {
+fn write_text(path: &Path, text: &str) -> Result<(), FileError> {
     let write = || {
         std::fs::write(path, text)?;
         std::fs::File::open(path)?.sync_all()
     };
-    write().map_err(|source| AdapterError::Write { path: path.to_owned(), source })
+    write().map_err(|source| FileError::Write { path: path.to_owned(), source })
 }

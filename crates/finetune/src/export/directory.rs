@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::copied::{self, GENERATION};
 use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
-use crate::adapter::AdapterError;
 use crate::error::{Error, Result};
+use crate::file_error::FileError;
 use crate::hub::{INDEX, ModelDirectory, SINGLE};
 use crate::new_directory::{NewDirectory, require_free};
 use crate::tensor_file::{self, Entry};
@@ -40,8 +40,8 @@ impl ModelOutput<'_> {
     /// Checks that the directory is empty or does not exist. Call it before long work.
     ///
     /// # Errors
-    /// [`AdapterError::Occupied`], or if the directory cannot be read.
-    pub fn require_free(&self) -> Result<(), AdapterError> {
+    /// [`FileError::Occupied`], or if the directory cannot be read.
+    pub fn require_free(&self) -> Result<(), FileError> {
         require_free(self.folder, &[])
     }
 
@@ -68,7 +68,7 @@ pub struct Written {
 /// Writes `weights` to the directory of `output`, which appears when it is complete.
 ///
 /// # Errors
-/// [`AdapterError::Occupied`], an [`ExportError`], the error of the weights, or if the directory
+/// [`FileError::Occupied`], an [`ExportError`], the error of the weights, or if the directory
 /// cannot be written. Nothing is left then.
 pub fn write_model(
     weights: &mut ModelWeights<'_>,
@@ -173,5 +173,5 @@ fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     std::fs::write(path, bytes)
         .and_then(|()| std::fs::File::open(path)?.sync_all())
-        .map_err(|source| AdapterError::Write { path: path.to_owned(), source }.into())
+        .map_err(|source| FileError::Write { path: path.to_owned(), source }.into())
 }

@@ -7,7 +7,7 @@ use retrograph_finetune::export::{MAX_SHARD_BYTES, Written, write_model};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::state::frozen_values;
 use retrograph_finetune::{
-    Adapter, AdapterError, Device, Error, ExportError, GenerationPlan, GeneratorOptions,
+    Adapter, Device, Error, ExportError, FileError, GenerationPlan, GeneratorOptions,
     InferenceConfig, LoraConfig, Mode, ModelDirectory, ModelOutput, ModelWeights, Plan, Precision,
     Request, Sampling, Source, Trainer, TrainerOptions, WeightType,
 };
@@ -123,7 +123,7 @@ fn a_model_without_changes_keeps_its_bytes() {
         assert!(!place.join("model.safetensors.index.json").exists());
         assert_eq!(ModelDirectory::open(&place).unwrap().config(), base.config());
         let again = write_model(&mut weights, output, &mut |_| true).unwrap_err();
-        assert!(matches!(again, Error::Adapter(AdapterError::Occupied { .. })), "{again}");
+        assert!(matches!(again, Error::File(FileError::Occupied { .. })), "{again}");
     }
 }
 
