@@ -1,4 +1,4 @@
-"""Times one token of greedy decoding, of each of several texts, in plain PyTorch, with KV caches of fixed capacity.
+"""Times one token of greedy decoding, of each sequence of a batch, in plain PyTorch, with KV caches of fixed capacity.
 
 Prints one JSON line per variant: eager, captured as one CUDA graph, and compiled and captured. q|k|v and gate|up are one
 product each.
@@ -14,7 +14,7 @@ def parse():
     for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
         made.add_argument(f"--{name}", type=int, required=True)
     made.add_argument("--decode", type=sizes(2), required=True, help="position x capacity")
-    made.add_argument("--batch", type=int, default=1, help="texts that are decoded together, all at one position")
+    made.add_argument("--batch", type=int, default=1, help="sequences that are decoded together, all at one position")
     made.add_argument("--dtype", choices=("f32", "bf16"), default="bf16", help="of weights, activations and caches")
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
     arguments = made.parse_args()

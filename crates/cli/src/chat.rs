@@ -59,11 +59,12 @@ impl Line {
 /// Answers the lines of standard input until it ends.
 pub(crate) fn run(arguments: &ChatArguments) -> Result<Outcome, CliError> {
     let adapters: Vec<_> = arguments.adapter.as_deref().into_iter().collect();
-    let texts = (adapters.as_slice(), 1);
-    let engine = Engine::open(&arguments.engine, texts, arguments.quiet, |template, defaults| {
-        template.ok_or(HubError::NoChatTemplate).map_err(Error::from)?;
-        Ok(arguments.sampling.resolve(defaults).validate()?)
-    })?;
+    let adapters = (adapters.as_slice(), 1);
+    let engine =
+        Engine::open(&arguments.engine, adapters, arguments.quiet, |template, defaults| {
+            template.ok_or(HubError::NoChatTemplate).map_err(Error::from)?;
+            Ok(arguments.sampling.resolve(defaults).validate()?)
+        })?;
     let sampling = arguments.sampling.resolve(&engine.defaults);
     let adapted = arguments.adapter.is_some();
     let mut chat = Chat { engine, arguments, sampling, messages: Vec::new(), adapted };

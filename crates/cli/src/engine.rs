@@ -30,11 +30,11 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Opens the model and the adapters, and uploads them. All generators share the weights of the
-    /// model; each generates up to `texts` texts as one batch. `check` gets the chat template and
+    /// model; each generates up to `batch` sequences at a time. `check` gets the chat template and
     /// the default sampling parameters before the device is opened.
     pub(crate) fn open(
         arguments: &EngineArguments,
-        (adapters, texts): (&[&Path], usize),
+        (adapters, batch): (&[&Path], usize),
         quiet: bool,
         check: impl FnOnce(Option<&ChatTemplate>, &GenerationConfig) -> Result<(), CliError>,
     ) -> Result<Self, CliError> {
@@ -56,7 +56,7 @@ impl Engine {
         if !quiet {
             adapters.iter().for_each(screen::adapter);
         }
-        let plan = plan((arguments, texts), model)?;
+        let plan = plan((arguments, batch), model)?;
         let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
         let device = Device::open(*choice)?;
         if !quiet {
@@ -105,13 +105,12 @@ impl Engine {
 
 /// Plans the generator of the model.
 fn plan(
-    (arguments, texts): (&EngineArguments, usize),
+    (arguments, batch): (&EngineArguments, usize),
     model: ModelDirectory,
 ) -> Result<GenerationPlan, CliError> {
     let positions = model.max_position_embeddings().unwrap_or(MAX_LENGTH);
     let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
-    let options =
-        GeneratorOptions { batch: texts, ..arguments.inference.options(max_length, false) };
+    let options = GeneratorOptions { batch, ..arguments.inference.options(max_length, false) };
     let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)

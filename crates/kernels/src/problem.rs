@@ -50,7 +50,7 @@ pub enum Problem {
         /// Splits of the cache.
         splits: u32,
         /// Sequences, each with its own cache.
-        texts: u32,
+        batch: u32,
         /// Bytes of shared memory of a block.
         shared_bytes: u32,
     },
@@ -176,7 +176,7 @@ impl Problem {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
-        problems.push(Self::Decode { head_blocks: a, splits: b, texts: 1, shared_bytes: 0 });
+        problems.push(Self::Decode { head_blocks: a, splits: b, batch: 1, shared_bytes: 0 });
         for first in [DType::F32, DType::Bf16] {
             for second in [DType::F32, DType::Bf16] {
                 let (rows, columns, dtypes) = (a, b, [first, second]);

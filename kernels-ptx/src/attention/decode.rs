@@ -105,15 +105,15 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             parameters;
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
         let DecodeAttentionParameters { head_dim, split_len, window, scale, .. } = parameters;
-        let text = k.ctaid_z();
+        let sequence = k.ctaid_z();
         let heads = Heads::of_block(k, group, [block_heads, group_blocks]);
-        let new_token = NewToken::new(k, (target, dtype), (&parameters, text));
+        let new_token = NewToken::new(k, (target, dtype), (&parameters, sequence));
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
         let split = k.ctaid_y();
         // Computes independent values while the position is in flight.
-        let position = position.load(text);
+        let position = position.load(sequence);
         new_token.project_queries(heads);
         let length = (position + 1).min(capacity);
         let (start, seen) = (split * split_len, position + 1);
@@ -164,8 +164,8 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         split_of_heads.store_new_scores();
         k.barrier();
         // The index of the partial result of the first head of this block.
-        let (heads_of_text, splits) = (kv_heads * group, k.nctaid_y());
-        let index = (text * heads_of_text + heads.first) * splits + split;
+        let (heads_of_sequence, splits) = (kv_heads * group, k.nctaid_y());
+        let index = (sequence * heads_of_sequence + heads.first) * splits + split;
         k.when(warp.lt(heads.count), || {
             let [max, sum] = split_of_heads.exponentials(warp, count, scale);
             k.when(lane.eq(0), || stats.store_vec2((index + warp * splits) * 2, [max, sum]));

@@ -27,7 +27,7 @@ pub(crate) struct BenchArguments {
     /// capacity in tokens, for example 512x1024.
     #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
     pub(crate) decode: Vec<Size>,
-    /// Batch size of --decode: texts generated together, 1 to 8.
+    /// Batch size of --decode: sequences generated together, 1 to 8.
     #[arg(
         long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
         conflicts_with = "sizes",

@@ -49,8 +49,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     listener.set_nonblocking(true).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
-    let texts = (adapters.as_slice(), arguments.batch.into());
-    let engine = Engine::open(&arguments.engine, texts, false, |_, defaults| {
+    let adapters = (adapters.as_slice(), arguments.batch.into());
+    let engine = Engine::open(&arguments.engine, adapters, false, |_, defaults| {
         require_defaults(&arguments.engine.model, defaults)
     })?;
     let (jobs, queue) = unbounded_channel();

@@ -29,7 +29,7 @@ pub struct DecodeBench {
     pub cache: Option<DType>,
     /// The strategies.
     pub strategies: Vec<BenchStrategy>,
-    /// Batch size: texts that are generated together, 1 to 8, all with the same prompt.
+    /// Batch size: sequences that are generated together, 1 to 8, all with the same prompt.
     pub batch: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
@@ -63,16 +63,16 @@ pub struct DecodeMeasurement {
     pub build_ms: f64,
     /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
-    /// Host time until the first token of the first text, in milliseconds. Programs are built
-    /// before; the prompts of all texts are enqueued first.
+    /// Host time until the first token of the first sequence, in milliseconds. Programs are built
+    /// before; the prompts of all sequences are enqueued first.
     pub prompt_ms: f64,
-    /// Median device time per token of each text, in milliseconds.
+    /// Median device time per token of each sequence, in milliseconds.
     pub token_ms_median: f32,
     /// Minimum of these times.
     pub token_ms_min: f32,
     /// Maximum of these times.
     pub token_ms_max: f32,
-    /// Host time per token of each text, in milliseconds.
+    /// Host time per token of each sequence, in milliseconds.
     pub pipelined_ms: f64,
     /// Bytes of the parameters.
     pub parameter_bytes: usize,
@@ -133,8 +133,8 @@ impl DecodeBench {
     }
 
     fn options(&self, capacity: usize) -> GeneratorOptions {
-        let texts = self.batch;
-        GeneratorOptions { cache: self.cache, batch: texts, ..GeneratorOptions::new(capacity) }
+        let batch = self.batch;
+        GeneratorOptions { cache: self.cache, batch, ..GeneratorOptions::new(capacity) }
     }
 
     fn state(&self, modules: &ModuleCache, start: &mut dyn FnMut(Stage<'_>)) -> Result<ModelState> {
@@ -183,7 +183,7 @@ impl DecodeBench {
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 
-    /// Runs equal texts, and times the first.
+    /// Runs equal sequences, and times the first.
     fn timed(&self, batch: &mut GenerationBatch, request: &Request<'_>) -> Result<Times> {
         let started = Instant::now();
         let first = batch.start(request)?;
@@ -228,7 +228,7 @@ struct Times {
 }
 
 fn measurement(
-    ([position, cache, texts], cache_dtype, strategy): ([usize; 3], DType, BenchStrategy),
+    ([position, cache, batch], cache_dtype, strategy): ([usize; 3], DType, BenchStrategy),
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
@@ -237,7 +237,7 @@ fn measurement(
     DecodeMeasurement {
         position,
         cache,
-        batch: texts,
+        batch,
         cache_dtype,
         strategy: strategy.name().to_owned(),
         operations: report.map_or(0, |report| report.operations),

@@ -1,4 +1,4 @@
-//! Batched generation: each step computes one row per text.
+//! Batched generation: each step computes one row per sequence.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use super::workload::Step;
 use super::{Generator, GeneratorOptions};
 use crate::error::{Error, Result};
 
-/// Continuous batching of up to [`GeneratorOptions::batch`] texts.
+/// Continuous batching of up to [`GeneratorOptions::batch`] sequences.
 ///
-/// A text starts as soon as a slot is free, and ends independently of the others. Every step
-/// computes the rows of all slots, used or not, so the tokens of a text do not depend on the other
-/// texts. Prefill runs alone, between two steps.
+/// A sequence starts as soon as a slot is free, and ends independently of the others. Every step
+/// computes the rows of all slots, used or not, so the tokens of a sequence do not depend on the other
+/// sequences. Prefill runs alone, between two steps.
 ///
 /// ```
 /// # #[cfg(feature = "sim")] {
@@ -31,31 +31,31 @@ use crate::error::{Error, Result};
 /// for prompt in [&[104, 105][..], &[121, 111, 117]] {
 ///     batch.start(&Request { max_tokens: 5, ..Request::new(prompt, Sampling::greedy()) })?;
 /// }
-/// let mut texts = [Vec::new(), Vec::new()];
+/// let mut sequences = [Vec::new(), Vec::new()];
 /// while batch.is_active() {
 ///     for Advance { slot, event } in batch.step()? {
 ///         if let Event::Token(token) = event {
-///             texts[slot].push(token);
+///             sequences[slot].push(token);
 ///         }
 ///     }
 /// }
-/// assert_eq!(texts.map(|text| text.len()), [5, 5]);
+/// assert_eq!(sequences.map(|sequence| sequence.len()), [5, 5]);
 /// # }
 /// # Ok::<(), retrograph_finetune::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct GenerationBatch {
     generator: Generator,
-    slots: Vec<Option<Text>>,
+    slots: Vec<Option<Sequence>>,
     ring: Ring,
     /// For each copy in the ring, the slots for which it has a new token.
     in_flight: VecDeque<Vec<usize>>,
     device_ms: Option<f32>,
 }
 
-/// A text in a slot.
+/// A sequence in a slot.
 #[derive(Debug)]
-struct Text {
+struct Sequence {
     sampling: Sampling,
     ends: Vec<u32>,
     prompt: usize,
@@ -65,30 +65,30 @@ struct Text {
     handed_out: usize,
 }
 
-impl Text {
+impl Sequence {
     /// Returns the position of the token of the next step; `None` if all steps are enqueued.
     fn next_position(&self) -> Option<usize> {
         (self.enqueued < self.limit).then(|| self.prompt + self.enqueued - 1)
     }
 }
 
-/// The result of a step for a text.
+/// The result of a step for a sequence.
 #[derive(Debug)]
 pub struct Advance {
-    /// The slot of the text.
+    /// The slot of the sequence.
     pub slot: usize,
     /// Its next token, or its end.
     pub event: Event,
 }
 
-/// The next token of a text, or its end.
+/// The next token of a sequence, or its end.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// The next token.
     Token(u32),
     /// A token of [`Request::eos`].
     EndedBy(u32),
-    /// The text has all its tokens, or fills its KV cache.
+    /// The sequence has all its tokens, or fills its KV cache.
     Full,
     /// A logit is NaN or infinite. No token follows.
     NotFinite {
@@ -103,9 +103,9 @@ impl GenerationBatch {
     /// # Errors
     /// If the device fails.
     pub fn new(generator: Generator) -> Result<Self> {
-        let GeneratorOptions { batch: texts, .. } = generator.options;
-        let ring = Ring::new(generator.context(), AHEAD + texts, texts)?;
-        let slots = (0..texts).map(|_| None).collect();
+        let GeneratorOptions { batch, .. } = generator.options;
+        let ring = Ring::new(generator.context(), AHEAD + batch, batch)?;
+        let slots = (0..batch).map(|_| None).collect();
         Ok(Self { generator, slots, ring, in_flight: VecDeque::new(), device_ms: None })
     }
 
@@ -119,18 +119,18 @@ impl GenerationBatch {
         self.slots.len()
     }
 
-    /// Whether a text is not finished, or a step is in flight.
+    /// Whether a sequence is not finished, or a step is in flight.
     pub fn is_active(&self) -> bool {
         !self.in_flight.is_empty() || self.slots.iter().any(Option::is_some)
     }
 
-    /// Returns a slot without a text and without a step in flight.
+    /// Returns a slot without a sequence and without a step in flight.
     pub fn free_slot(&self) -> Option<usize> {
         let in_flight = |slot: &usize| self.in_flight.iter().any(|slots| slots.contains(slot));
         (0..self.slots.len()).find(|slot| self.slots[*slot].is_none() && !in_flight(slot))
     }
 
-    /// Computes a prompt and starts a text in a free slot, which it returns.
+    /// Computes a prompt and starts a sequence in a free slot, which it returns.
     ///
     /// # Errors
     /// As [`Generator::tokens`], or [`Error::NoFreeSlot`].
@@ -141,7 +141,7 @@ impl GenerationBatch {
         generator.require(request)?;
         let prompt = request.prompt.len();
         let limit = request.max_tokens.min(generator.capacity - prompt);
-        let mut text = Text {
+        let mut sequence = Sequence {
             sampling: request.sampling,
             ends: request.eos.to_vec(),
             prompt,
@@ -156,17 +156,17 @@ impl GenerationBatch {
             for (to, from) in several.zip(programs.each()) {
                 to.workload().take_over(stream, (from.workload(), prompt), slot)?;
             }
-            text.enqueued = 1;
+            sequence.enqueued = 1;
             self.send(vec![slot])?;
         }
-        self.slots[slot] = Some(text);
+        self.slots[slot] = Some(sequence);
         Ok(slot)
     }
 
-    /// Ends the text of a slot, if there is one. The slot is free after the steps in flight.
+    /// Ends the sequence of a slot, if there is one. The slot is free after the steps in flight.
     pub fn stop(&mut self, slot: usize) {
-        if let Some(text) = self.slots.get_mut(slot) {
-            *text = None;
+        if let Some(sequence) = self.slots.get_mut(slot) {
+            *sequence = None;
         }
     }
 
@@ -177,15 +177,15 @@ impl GenerationBatch {
     }
 
     /// Waits for the oldest step, while the next one runs. Returns a token, the end, or both, for
-    /// each text in that step.
+    /// each sequence in that step.
     ///
     /// # Errors
     /// With verification, [`Error::NotBitEqual`]; or if the device fails.
     pub fn step(&mut self) -> Result<Vec<Advance>> {
         let mut advances = Vec::new();
-        for (slot, text) in self.slots.iter_mut().enumerate() {
-            if text.as_ref().is_some_and(|text| text.limit == 0) {
-                *text = None;
+        for (slot, sequence) in self.slots.iter_mut().enumerate() {
+            if sequence.as_ref().is_some_and(|sequence| sequence.limit == 0) {
+                *sequence = None;
                 advances.push(Advance { slot, event: Event::Full });
             }
         }
@@ -194,14 +194,14 @@ impl GenerationBatch {
         self.device_ms = device_ms;
         for slot in self.in_flight.pop_front().unwrap_or_default() {
             let place = &mut self.slots[slot];
-            let Some(text) = place else { continue };
+            let Some(sequence) = place else { continue };
             let event = match words[slot] {
-                [token, 0] if text.ends.contains(&token) => Event::EndedBy(token),
+                [token, 0] if sequence.ends.contains(&token) => Event::EndedBy(token),
                 [token, 0] => Event::Token(token),
-                _ => Event::NotFinite { position: text.prompt + text.handed_out },
+                _ => Event::NotFinite { position: sequence.prompt + sequence.handed_out },
             };
-            text.handed_out += 1;
-            let full = text.handed_out == text.limit;
+            sequence.handed_out += 1;
+            let full = sequence.handed_out == sequence.limit;
             let goes_on = matches!(event, Event::Token(_));
             advances.push(Advance { slot, event });
             if goes_on && full {
@@ -214,28 +214,30 @@ impl GenerationBatch {
         Ok(advances)
     }
 
-    /// Enqueues a step, if a text needs one.
+    /// Enqueues a step, if a sequence needs one.
     fn enqueue(&mut self) -> Result<bool> {
-        let next = |slot: &Option<Text>| slot.as_ref().and_then(Text::next_position);
+        let next = |slot: &Option<Sequence>| slot.as_ref().and_then(Sequence::next_position);
         let next: Vec<_> = self.slots.iter().map(next).collect();
         if next.iter().all(Option::is_none) {
             return Ok(false);
         }
-        // A slot without a next token computes an unused token at position 0. Its text, if any, no
+        // A slot without a next token computes an unused token at position 0. Its sequence, if any, no
         // longer needs its KV cache.
         let positions: Vec<u32> = next.iter().map(|next| next.unwrap_or(0) as u32).collect();
-        let sampling = self.slots.iter().zip(&next).flat_map(|(text, next)| {
-            let text = text.as_ref().zip(*next);
-            text.map_or(Sampling::greedy().words(0), |(text, at)| text.sampling.words(at + 1))
+        let sampling = self.slots.iter().zip(&next).flat_map(|(sequence, next)| {
+            let sequence = sequence.as_ref().zip(*next);
+            sequence.map_or(Sampling::greedy().words(0), |(sequence, at)| {
+                sequence.sampling.words(at + 1)
+            })
         });
         let sampling: Vec<u32> = sampling.collect();
         let step = Step { tokens: &[], positions: &positions, sampling: &sampling };
         let Generator { programs, several, stream, .. } = &mut self.generator;
         several.as_mut().unwrap_or(programs).run(stream, step)?;
         let mut advanced = Vec::new();
-        for (slot, text) in self.slots.iter_mut().enumerate() {
-            if let Some((text, _)) = text.as_mut().zip(next[slot]) {
-                text.enqueued += 1;
+        for (slot, sequence) in self.slots.iter_mut().enumerate() {
+            if let Some((sequence, _)) = sequence.as_mut().zip(next[slot]) {
+                sequence.enqueued += 1;
                 advanced.push(slot);
             }
         }

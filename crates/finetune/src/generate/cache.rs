@@ -9,7 +9,7 @@ use crate::config::is_bf16;
 use crate::error::Result;
 use crate::model::LayerCache;
 
-/// Keys and values of a layer, `[texts, capacity, kv_heads, head_dim]` each.
+/// Keys and values of a layer, `[batch, capacity, kv_heads, head_dim]` each.
 #[derive(Debug)]
 pub(super) enum CacheBuffers {
     F32([DeviceBuffer<f32>; 2]),

@@ -24,7 +24,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A generator has one text at a time, a [`GenerationBatch`] up to eight. Beam search is not
+//! A generator has one sequence at a time, a [`GenerationBatch`] up to eight. Beam search is not
 //! supported.
 
 mod adapted;
@@ -101,9 +101,9 @@ pub struct Generator {
     options: GeneratorOptions,
     capacity: usize,
     cache_dtype: DType,
-    /// Prefill, and decode of one text.
+    /// Prefill, and decode of one sequence.
     programs: Verified<2, GenerationWorkload>,
-    /// Decode of several texts.
+    /// Decode of several sequences.
     several: Option<Verified<2, GenerationWorkload>>,
     ring: Ring,
     stream: Stream,
@@ -136,7 +136,7 @@ impl Generator {
         let sizes = Sizes::new(config, capacity, cache_dtype)?;
         let several = match options.batch {
             1 => None,
-            texts => Some(verified(sizes.clone().of_texts(texts)?)?),
+            batch => Some(verified(sizes.clone().with_batch(batch)?)?),
         };
         let programs = verified(sizes)?;
         let (config, ring) = (*config, Ring::new(stream.context(), ring::AHEAD, 1)?);
@@ -164,7 +164,7 @@ impl Generator {
         self.stream.context()
     }
 
-    /// The report of the program of the last step, of several texts if there was one; `None` before
+    /// The report of the program of the last step, of several sequences if there was one; `None` before
     /// the first step.
     pub fn report(&self) -> Option<&Report> {
         let several = self.several.as_ref().and_then(|several| several.replayed().report());

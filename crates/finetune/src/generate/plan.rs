@@ -68,7 +68,7 @@ pub struct GenerationPlan {
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
-    /// The largest pass over several texts, if the batch has several.
+    /// The largest pass over several sequences, if the batch has several.
     several: Option<GenerationPass>,
     /// The kernels of the programs of all sizes.
     launched: Requirements,
@@ -89,8 +89,8 @@ impl GenerationPlan {
         let mut launched = sizes.requirements(config)?;
         let several = match options.batch {
             1 => None,
-            texts => {
-                let sizes = sizes.of_texts(texts)?;
+            batch => {
+                let sizes = sizes.with_batch(batch)?;
                 launched = launched.union(&sizes.requirements(config)?);
                 Some(sizes.describe(config, [1, capacity])?)
             }
@@ -124,7 +124,7 @@ impl GenerationPlan {
         &self.next
     }
 
-    /// Returns the kernels for prompts and texts of any length up to the maximum.
+    /// Returns the kernels for prompts and sequences of any length up to the maximum.
     pub fn requirements(&self) -> &Requirements {
         &self.launched
     }
@@ -137,17 +137,18 @@ impl GenerationPlan {
         let dtype = self.options.cache_dtype(&self.config);
         let buffer = capacity * model.kv_width() * dtype.bytes() as usize;
         let words = 2 * model.vocab + self.config.dora_norms();
-        // The cache of one text, which prefill writes, and those of several.
-        let texts = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.batch));
-        let text = 2 * model.layers * buffer + words * size_of::<f32>();
+        // The cache of one sequence, which prefill writes, and those of several.
+        let batches = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.batch));
+        let sequence = 2 * model.layers * buffer + words * size_of::<f32>();
         let tables = capacity * model.head_dim() * size_of::<f32>();
-        let cache = texts.clone().sum::<usize>() * text + tables;
+        let cache = batches.clone().sum::<usize>() * sequence + tables;
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         let several = self.several.as_ref().map_or(0, peak);
         let step = peak(&self.prompt).max(peak(&self.next)) + several;
         let verify = if self.options.verify { cache + step } else { 0 };
         let mut driver = DriverOverhead::default().with_code(&self.launched);
-        let buffers = texts.flat_map(|texts| std::iter::repeat_n(texts * buffer, 2 * model.layers));
+        let buffers =
+            batches.flat_map(|batch| std::iter::repeat_n(batch * buffer, 2 * model.layers));
         for bytes in buffers.chain([pooled_bytes(&all), step]) {
             driver = driver.with_allocation(bytes);
         }

@@ -13,7 +13,7 @@ use crate::model::SAMPLED;
 /// Maximum steps in flight: one runs, and one waits in the stream.
 pub(super) const AHEAD: usize = 2;
 
-/// The words of each text: its token and its status.
+/// The words of each sequence: its token and its status.
 pub(super) type Words = Vec<[u32; SAMPLED]>;
 
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Returns a ring of `copies` with the words of `texts` each.
-    pub(super) fn new(context: &Context, copies: usize, texts: usize) -> Result<Self> {
-        let words = texts * SAMPLED;
+    /// Returns a ring of `copies` with the words of `batch` sequences each.
+    pub(super) fn new(context: &Context, copies: usize, batch: usize) -> Result<Self> {
+        let words = batch * SAMPLED;
         let slot = |_| -> Result<Slot> {
             let words = PinnedBuffer::zeroed(context, words)?;
             Ok(Slot { words, copied: Event::new(context)? })
@@ -65,7 +65,7 @@ impl Ring {
         Ok(done?)
     }
 
-    /// Waits for the oldest copy. Returns its words, [`SAMPLED`] for each text, and the
+    /// Waits for the oldest copy. Returns its words, [`SAMPLED`] for each sequence, and the
     /// milliseconds on the device since the copy before; `None` if nothing is in flight.
     pub(super) fn take(&mut self) -> Result<Option<(Words, Option<f32>)>> {
         let Some(slot) = self.in_flight.front() else { return Ok(None) };

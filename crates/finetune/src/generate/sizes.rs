@@ -15,8 +15,8 @@ const MIN_LENGTH: usize = 256;
 const MAX_ROWS: usize = 512;
 /// Minimum rows of a prefill.
 const MIN_ROWS: usize = 16;
-/// Maximum texts of a pass.
-const MAX_TEXTS: usize = 8;
+/// Maximum sequences of a pass.
+const MAX_BATCH: usize = 8;
 /// Maximum attention scores of a prefill: 256 MiB.
 const MAX_SCORES: usize = 64 << 20;
 
@@ -27,8 +27,8 @@ pub(super) struct Sizes {
     lengths: Buckets,
     heads: usize,
     /// Texts that a pass decodes.
-    texts: usize,
-    /// Positions of a text in the KV cache.
+    batch: usize,
+    /// Positions of a sequence in the KV cache.
     capacity: usize,
     /// The dtype of the KV cache.
     dtype: DType,
@@ -57,29 +57,29 @@ impl Sizes {
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths =
             Buckets::list(powers(MIN_LENGTH, capacity).chain([capacity])).map_err(shape)?;
-        Ok(Self { rows, lengths, heads: config.model.heads, texts: 1, capacity, dtype })
+        Ok(Self { rows, lengths, heads: config.model.heads, batch: 1, capacity, dtype })
     }
 
-    /// Returns the sizes of programs that decode several texts, without prefill.
+    /// Returns the sizes of programs that decode several sequences, without prefill.
     ///
     /// # Errors
-    /// If there are not 1 to [`MAX_TEXTS`].
-    pub(super) fn of_texts(self, texts: usize) -> Result<Self> {
+    /// If there are not 1 to [`MAX_BATCH`].
+    pub(super) fn with_batch(self, batch: usize) -> Result<Self> {
         let invalid = || Error::InvalidConfig {
-            field: "texts",
-            value: texts.to_string(),
-            rule: format!("from 1 to {MAX_TEXTS}"),
+            field: "batch",
+            value: batch.to_string(),
+            rule: format!("from 1 to {MAX_BATCH}"),
         };
-        if !(1..=MAX_TEXTS).contains(&texts) {
+        if !(1..=MAX_BATCH).contains(&batch) {
             return Err(invalid());
         }
         let rows = Buckets::list([1]).map_err(|_| invalid())?;
-        Ok(Self { rows, texts, ..self })
+        Ok(Self { rows, batch, ..self })
     }
 
     /// Texts that a pass decodes.
-    pub(super) fn texts(&self) -> usize {
-        self.texts
+    pub(super) fn batch(&self) -> usize {
+        self.batch
     }
 
     /// Returns the rows and the lengths.
@@ -87,7 +87,7 @@ impl Sizes {
         [self.rows.clone(), self.lengths.clone()]
     }
 
-    /// Positions of a text in the KV cache.
+    /// Positions of a sequence in the KV cache.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -110,7 +110,7 @@ impl Sizes {
         1 << fits.clamp(MIN_ROWS, MAX_ROWS).ilog2()
     }
 
-    /// Returns rows and length of every program that a text may need.
+    /// Returns rows and length of every program that a sequence may need.
     pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
         self.lengths.sizes().flat_map(|length| {
             let most = self.max_rows(length).min(length);
@@ -125,8 +125,8 @@ impl Sizes {
         config: &InferenceConfig,
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
-        let Self { texts, capacity, dtype, .. } = *self;
-        let cache = CacheConfig { batch: texts, length, capacity, dtype };
+        let Self { batch, capacity, dtype, .. } = *self;
+        let cache = CacheConfig { batch, length, capacity, dtype };
         match rows {
             1 => GenerationPass::decode(config, cache),
             _ => GenerationPass::prefill(config, rows, cache),

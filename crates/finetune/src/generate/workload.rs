@@ -16,14 +16,14 @@ use crate::state::{ModelState, RotaryTables};
 pub(super) struct Step<'a> {
     /// Tokens of a prompt; empty to use the last sampled tokens.
     pub(super) tokens: &'a [u32],
-    /// The position of the first token of each text.
+    /// The position of the first token of each sequence.
     pub(super) positions: &'a [u32],
-    /// The sampling parameters of each text.
+    /// The sampling parameters of each sequence.
     pub(super) sampling: &'a [u32],
 }
 
 impl Step<'_> {
-    /// Tokens of each text.
+    /// Tokens of each sequence.
     fn rows(self) -> usize {
         self.tokens.len().max(1)
     }
@@ -66,8 +66,8 @@ impl GenerationWorkload {
         rotary: RotaryTables,
     ) -> Result<Self> {
         let (context, model) = (stream.context(), &config.model);
-        let texts = sizes.texts();
-        let elements = texts * sizes.capacity() * model.kv_width();
+        let batch = sizes.batch();
+        let elements = batch * sizes.capacity() * model.kv_width();
         let cache = |_| CacheBuffers::new(context, sizes.dtype(), elements);
         let caches = (0..model.layers).map(cache).collect::<Result<_>>()?;
         Ok(Self {
@@ -77,9 +77,9 @@ impl GenerationWorkload {
             rotary,
             caches,
             dora_norms: DeviceBuffer::zeroed(context, config.dora_norms())?,
-            seen: DeviceBuffer::zeroed(context, texts * model.vocab)?,
-            sampled: DeviceBuffer::zeroed(context, texts * SAMPLED)?,
-            logits: DeviceBuffer::zeroed(context, texts * model.vocab)?,
+            seen: DeviceBuffer::zeroed(context, batch * model.vocab)?,
+            sampled: DeviceBuffer::zeroed(context, batch * SAMPLED)?,
+            logits: DeviceBuffer::zeroed(context, batch * model.vocab)?,
         })
     }
 
@@ -107,7 +107,7 @@ impl GenerationWorkload {
         Ok(self.logits.download(stream)?)
     }
 
-    /// Clears the last text. Attention multiplies cache rows without a token by 0, so they
+    /// Clears the last sequence. Attention multiplies cache rows without a token by 0, so they
     /// must be finite.
     pub(super) fn clear(&self, stream: &Stream) -> Result<()> {
         let stream = stream.outside_capture("clearing the caches")?;
@@ -120,22 +120,23 @@ impl GenerationWorkload {
         Ok(())
     }
 
-    /// Takes the `text` from `prefilled`, which has one text whose first `tokens` positions are
-    /// computed. The rest of the text's cache becomes 0, as [`GenerationWorkload::clear`] says.
+    /// Takes the `sequence` from `prefilled`, which has one sequence whose first `tokens` positions are
+    /// computed. The rest of the sequence's cache becomes 0, as [`GenerationWorkload::clear`] says.
     pub(super) fn take_over(
         &self,
         stream: &Stream,
         (prefilled, tokens): (&Self, usize),
-        text: usize,
+        sequence: usize,
     ) -> Result<()> {
-        let stream = stream.outside_capture("copying a prefilled text")?;
+        let stream = stream.outside_capture("copying a prefilled sequence")?;
         let word = size_of::<u32>();
-        // The address of the words of `text`; every text has the same number of words.
-        let of_text = |address: u64, words: usize| address + (text * words * word) as u64;
+        // The address of the words of `sequence`; every sequence has the same number of words.
+        let of_sequence = |address: u64, words: usize| address + (sequence * words * word) as u64;
         for (to, from) in self.caches.iter().zip(&prefilled.caches) {
             for (to, (from, words)) in to.words().into_iter().zip(from.words()) {
-                let (to, computed) = (of_text(to.0, words), words / self.sizes.capacity() * tokens);
-                // SAFETY: a text has this many words in both buffers. Programs that use them run
+                let (to, computed) =
+                    (of_sequence(to.0, words), words / self.sizes.capacity() * tokens);
+                // SAFETY: a sequence has this many words in both buffers. Programs that use them run
                 // on this stream, and freeing them waits for the context.
                 unsafe { stream.memset_d32(to, 0, words) }?;
                 // SAFETY: as above; `tokens` are at most the capacity.
@@ -143,7 +144,7 @@ impl GenerationWorkload {
             }
         }
         for (to, from) in [(&self.seen, &prefilled.seen), (&self.sampled, &prefilled.sampled)] {
-            let to = of_text(to.address(), from.len());
+            let to = of_sequence(to.address(), from.len());
             // SAFETY: as above.
             unsafe { stream.memcpy_dtod(to, from.address(), from.bytes()) }?;
         }
@@ -216,13 +217,17 @@ impl Workload<2> for GenerationWorkload {
         });
         let (width, capacity) = (self.config.model.kv_width(), self.sizes.capacity());
         let layers = self.caches.iter().enumerate();
-        let texts = step.positions.iter().enumerate();
-        let each = layers.flat_map(move |layer| texts.clone().map(move |text| (layer, text)));
-        let caches = each.flat_map(move |((layer, pair), (text, &position))| {
-            let place =
-                if self.sizes.texts() > 1 { format!(" in text {text}") } else { String::new() };
+        let sequences = step.positions.iter().enumerate();
+        let each =
+            layers.flat_map(move |layer| sequences.clone().map(move |sequence| (layer, sequence)));
+        let caches = each.flat_map(move |((layer, pair), (sequence, &position))| {
+            let place = if self.sizes.batch() > 1 {
+                format!(" in sequence {sequence}")
+            } else {
+                String::new()
+            };
             let name = |part| format!("the {part} of layer {layer}{place}");
-            let start = text * capacity + position as usize;
+            let start = sequence * capacity + position as usize;
             let range = start * width..(start + step.rows()) * width;
             match pair.download(stream, range.clone()) {
                 Ok([keys, values]) => vec![Ok((name("keys"), keys)), Ok((name("values"), values))],

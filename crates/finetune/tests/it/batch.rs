@@ -1,4 +1,4 @@
-//! Batched generation: each text has the same tokens as alone.
+//! Batched generation: each sequence has the same tokens as alone.
 
 use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
 use retrograph_finetune::parameters::Parameter;
@@ -15,8 +15,8 @@ use crate::generation::{generator_on, is_greedy, is_nearly_greedy, prompt};
 use crate::golden::{config, weights};
 use crate::models::LORA;
 
-fn options(texts: usize, max_length: usize) -> GeneratorOptions {
-    GeneratorOptions { batch: texts, ..GeneratorOptions::new(max_length) }
+fn options(batch: usize, max_length: usize) -> GeneratorOptions {
+    GeneratorOptions { batch, ..GeneratorOptions::new(max_length) }
 }
 
 fn batch(config: &TrainingConfig, options: GeneratorOptions) -> GenerationBatch {
@@ -39,7 +39,7 @@ impl Asked {
     }
 }
 
-/// Greedy and sampled texts of several lengths, more texts than slots.
+/// Greedy and sampled sequences of several lengths, more sequences than slots.
 fn asked() -> Vec<Asked> {
     let drawn = Sampling {
         temperature: 0.8,
@@ -68,7 +68,7 @@ fn asked() -> Vec<Asked> {
 
 /// The tokens of all requests, each started as soon as a slot is free.
 fn run(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
-    let mut texts = vec![Vec::new(); asked.len()];
+    let mut sequences = vec![Vec::new(); asked.len()];
     let mut of_slot = vec![None; batch.slots()];
     let mut waiting = asked.iter().enumerate();
     let mut left = asked.len();
@@ -78,9 +78,9 @@ fn run(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
             of_slot[batch.start(&one.request()).unwrap()] = Some(number);
         }
         for Advance { slot, event } in batch.step().unwrap() {
-            let number = of_slot[slot].expect("the slot has a text");
+            let number = of_slot[slot].expect("the slot has a sequence");
             match event {
-                Event::Token(token) => texts[number].push(token),
+                Event::Token(token) => sequences[number].push(token),
                 Event::EndedBy(_) | Event::Full => {
                     of_slot[slot] = None;
                     left -= 1;
@@ -89,7 +89,7 @@ fn run(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
             }
         }
     }
-    texts
+    sequences
 }
 
 fn alone(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
@@ -113,7 +113,7 @@ fn llama3(model: &mut ModelConfig) {
 }
 
 #[test]
-fn texts_have_the_same_tokens_as_alone() {
+fn sequences_have_the_same_tokens_as_alone() {
     let asked = asked();
     for (change, mode) in
         [(qwen3 as fn(&mut ModelConfig), Mode::Full), (llama3, LORA), (|_| (), Mode::Lora(DORA))]
@@ -123,12 +123,12 @@ fn texts_have_the_same_tokens_as_alone() {
         let mut batch = batch(&config, options(3, 64));
         let together = run(&mut batch, &asked);
         assert_eq!(together, alone(&mut batch, &asked));
-        for (one, text) in asked.iter().zip(&together) {
-            assert_eq!(text.len(), one.max_tokens);
+        for (one, sequence) in asked.iter().zip(&together) {
+            assert_eq!(sequence.len(), one.max_tokens);
             // The reference has no DoRA.
             let dora = mode.lora().is_some_and(|lora| lora.dora);
             if one.sampling == Sampling::greedy() && !dora {
-                is_greedy(&config, &one.prompt, text);
+                is_greedy(&config, &one.prompt, sequence);
             }
         }
         assert_eq!(batch.generator().jit_after_warm(), 0);
@@ -136,7 +136,7 @@ fn texts_have_the_same_tokens_as_alone() {
 }
 
 #[test]
-fn texts_in_low_precision_have_the_same_tokens_as_alone() {
+fn sequences_in_low_precision_have_the_same_tokens_as_alone() {
     let asked = asked();
     for precision in [Precision::BF16, Precision::F32.nf4(false), Precision::BF16.nf4(true)] {
         let config = TrainingConfig { precision, ..config(LORA) };
@@ -146,9 +146,9 @@ fn texts_in_low_precision_have_the_same_tokens_as_alone() {
     }
 }
 
-/// The products of several texts read weights and inputs in bf16.
+/// The products of several sequences read weights and inputs in bf16.
 #[test]
-fn greedy_texts_in_bf16_are_near_the_likeliest_tokens() {
+fn greedy_sequences_in_bf16_are_near_the_likeliest_tokens() {
     let greedy: Vec<_> =
         asked().into_iter().filter(|one| one.sampling == Sampling::greedy()).collect();
     for (change, mode) in [
@@ -160,9 +160,9 @@ fn greedy_texts_in_bf16_are_near_the_likeliest_tokens() {
         let mut config = config(mode);
         change(&mut config.model);
         let rounded = TrainingConfig { precision: Precision::BF16, ..config };
-        let texts = run(&mut batch(&rounded, options(4, 64)), &greedy);
-        for (one, text) in greedy.iter().zip(&texts) {
-            is_nearly_greedy(&config, (&one.prompt, text), 0.05);
+        let sequences = run(&mut batch(&rounded, options(4, 64)), &greedy);
+        for (one, sequence) in greedy.iter().zip(&sequences) {
+            is_nearly_greedy(&config, (&one.prompt, sequence), 0.05);
         }
     }
 }
@@ -170,11 +170,11 @@ fn greedy_texts_in_bf16_are_near_the_likeliest_tokens() {
 #[test]
 fn a_batch_of_one_is_the_generator() {
     let (asked, config) = (asked(), config(LORA));
-    let texts = run(&mut batch(&config, options(1, 64)), &asked);
+    let sequences = run(&mut batch(&config, options(1, 64)), &asked);
     let mut generator = generator_on(&device(), &config, options(1, 64));
-    for (one, text) in asked.iter().zip(texts) {
+    for (one, sequence) in asked.iter().zip(sequences) {
         let tokens = generator.tokens(&one.request()).unwrap();
-        assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), text);
+        assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), sequence);
     }
 }
 
@@ -189,7 +189,7 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
         all.push(run(&mut batch, asked));
         assert!(batch.generator().verified_steps() > 12);
     }
-    assert!(all.iter().all(|texts| *texts == all[0]), "{all:?}");
+    assert!(all.iter().all(|sequences| *sequences == all[0]), "{all:?}");
 }
 
 #[test]
@@ -243,27 +243,27 @@ fn a_stopped_text_leaves_no_trace_in_the_next_one() {
     }
     assert!(found.iter().all(|advance| advance.slot == neighbour), "{found:?}");
     assert_eq!(batch.start(&asked[2].request()).unwrap(), stopped);
-    let mut text = Vec::new();
+    let mut sequence = Vec::new();
     while batch.is_active() {
         for Advance { slot, event } in batch.step().unwrap() {
             match event {
-                Event::Token(token) if slot == stopped => text.push(token),
+                Event::Token(token) if slot == stopped => sequence.push(token),
                 _ => (),
             }
         }
     }
-    assert_eq!(text, expected);
+    assert_eq!(sequence, expected);
 }
 
 #[test]
-fn numbers_of_texts_that_cannot_be_decoded_together_are_refused() {
+fn batch_sizes_that_cannot_be_decoded_are_refused() {
     let config = config(Mode::Full);
-    let refused = |config: &TrainingConfig, texts| {
-        GenerationPlan::new(&config.into(), options(texts, 16)).unwrap_err().to_string()
+    let refused = |config: &TrainingConfig, batch| {
+        GenerationPlan::new(&config.into(), options(batch, 16)).unwrap_err().to_string()
     };
-    for texts in [0, 9, usize::MAX] {
-        let error = refused(&config, texts);
-        assert_eq!(error, format!("texts is {texts}, but it must be from 1 to 8"));
+    for batch in [0, 9, usize::MAX] {
+        let error = refused(&config, batch);
+        assert_eq!(error, format!("batch is {batch}, but it must be from 1 to 8"));
     }
     let mut capped = config;
     capped.model.attention_softcap = Some(2.0);

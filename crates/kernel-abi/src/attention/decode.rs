@@ -6,21 +6,21 @@ use crate::{Any, Bf16, Signature};
 parameters! {
     /// The parameters of [`DECODE_ATTENTION`] and [`DECODE_ATTENTION_BF16`].
     pub struct DecodeAttentionParameters {
-        /// `texts × heads × head_dim` elements of the query, read.
+        /// `batch × heads × head_dim` elements of the query, read.
         q: pointer<f32>,
-        /// `texts × rank` elements of its LoRA update, read, or null.
+        /// `batch × rank` elements of its LoRA update, read, or null.
         q_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         q_lora_b: pointer<f32>,
-        /// `texts × kv_heads × head_dim` elements of the key, read.
+        /// `batch × kv_heads × head_dim` elements of the key, read.
         k: pointer<f32>,
-        /// `texts × rank` elements of its LoRA update, read, or null.
+        /// `batch × rank` elements of its LoRA update, read, or null.
         k_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         k_lora_b: pointer<f32>,
-        /// `texts × kv_heads × head_dim` elements of the value, read.
+        /// `batch × kv_heads × head_dim` elements of the value, read.
         v: pointer<f32>,
-        /// `texts × rank` elements of its LoRA update, read, or null.
+        /// `batch × rank` elements of its LoRA update, read, or null.
         v_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         v_lora_b: pointer<f32>,
@@ -32,20 +32,20 @@ parameters! {
         cos: pointer<f32>,
         /// `positions × head_dim ÷ 2` sines, read.
         sin: pointer<f32>,
-        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at `position`.
+        /// `[batch, cache_positions, kv_heads, head_dim]`, read, and written at `position`.
         key_cache: pointer<Any>,
-        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at `position`.
+        /// `[batch, cache_positions, kv_heads, head_dim]`, read, and written at `position`.
         value_cache: pointer<Any>,
-        /// `[texts, heads, splits, head_dim]`, written.
+        /// `[batch, heads, splits, head_dim]`, written.
         partials: pointer<f32>,
-        /// `[texts, heads, splits, 2]`: maximum and sum, written.
+        /// `[batch, heads, splits, 2]`: maximum and sum, written.
         stats: pointer<f32>,
         /// The position of the token of each sequence, read.
         position: pointer<u32>,
         /// Positions that a token can attend to.
         capacity: u32,
         /// Positions of a sequence in the caches.
-        text_positions: u32,
+        cache_positions: u32,
         /// Key and value heads.
         kv_heads: u32,
         /// Query heads per key head.
@@ -76,11 +76,11 @@ parameters! {
 parameters! {
     /// The parameters of [`DECODE_ATTENTION_COMBINE`].
     pub struct DecodeCombineParameters {
-        /// `[texts, heads, splits, head_dim]`, read.
+        /// `[batch, heads, splits, head_dim]`, read.
         partials: pointer<f32>,
-        /// `[texts, heads, splits, 2]`: maximum and sum, read.
+        /// `[batch, heads, splits, 2]`: maximum and sum, read.
         stats: pointer<f32>,
-        /// `[texts, heads, head_dim]`, written, or null.
+        /// `[batch, heads, head_dim]`, written, or null.
         out: pointer<f32>,
         /// The same rounded to bf16, written, or null.
         out_bf16: pointer<Bf16>,

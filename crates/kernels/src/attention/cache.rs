@@ -90,27 +90,27 @@ impl KvCacheShape {
         Ok(elements)
     }
 
-    /// Checks the caches of `texts` sequences and returns the number of positions that the cache of
+    /// Checks the caches of `batch` sequences and returns the number of positions that the cache of
     /// each has. One sequence has exactly the capacity; each of several has at least the capacity.
-    pub(crate) fn check_texts<B: Copy>(
+    pub(crate) fn check_batch<B: Copy>(
         self,
         check: Check,
         [keys, values]: [(&'static str, TensorView<B>); 2],
-        texts: usize,
+        batch: usize,
     ) -> Result<u32, KernelError> {
-        if texts <= 1 {
+        if batch <= 1 {
             self.check(check, [keys, values])?;
             return check.size("the capacity", self.capacity);
         }
-        let of_text = self.elements(check)?;
+        let of_sequence = self.elements(check)?;
         let (keys, values) = (keys.1.len(), values.1.len());
-        let row = check.product("texts × width", &[texts, self.width()])?;
-        let rule = "keys and values must have the same whole positions of each text";
+        let row = check.product("batch × width", &[batch, self.width()])?;
+        let rule = "keys and values must have the same whole positions of each sequence";
         check.rule(keys == values && row > 0 && keys % row == 0, rule, (keys, values))?;
-        let rule = "each text must have as many positions as the capacity";
-        check.rule(keys / texts >= of_text, rule, (keys / row, self.capacity))?;
-        check.size("texts × positions", keys / self.width())?;
-        check.size("the positions of a text", keys / row)
+        let rule = "each sequence must have as many positions as the capacity";
+        check.rule(keys / batch >= of_sequence, rule, (keys / row, self.capacity))?;
+        check.size("batch × positions", keys / self.width())?;
+        check.size("the positions of a sequence", keys / row)
     }
 
     /// One product per query head.

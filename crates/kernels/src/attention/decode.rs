@@ -1,5 +1,5 @@
 //! Attention of one new token per sequence over its KV cache (flash-decoding): positions are split
-//! among blocks. The number of sequences (`texts` in shapes) is the length of `position`. The
+//! among blocks. The number of sequences (`batch` in shapes) is the length of `position`. The
 //! result of a sequence has the same bits alone and in a batch.
 //!
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] combines them. Only
@@ -35,11 +35,11 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
 
 /// Blocks of heads, for each split and sequence.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    let Problem::Decode { head_blocks, splits, texts, shared_bytes } = *problem else {
+    let Problem::Decode { head_blocks, splits, batch, shared_bytes } = *problem else {
         return None;
     };
     Some(Dispatch {
-        grid: [head_blocks, splits, texts],
+        grid: [head_blocks, splits, batch],
         shared_bytes,
         ..linear(entry, 1, abi::DECODE_THREADS)
     })
@@ -53,7 +53,7 @@ const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 /// The LoRA update `scale · b · t`, which is added to a projection.
 #[derive(Clone, Copy, Debug)]
 pub struct LoraUpdate<B> {
-    /// `[texts, rank]`, read: `t = A·x`.
+    /// `[batch, rank]`, read: `t = A·x`.
     pub t: View<B, f32>,
     /// B, `[outputs, rank]`, read.
     pub b: View<B, f32>,
@@ -64,7 +64,7 @@ pub struct LoraUpdate<B> {
 /// The query, key or value projection of the new token.
 #[derive(Clone, Copy, Debug)]
 pub struct QkvProjection<B> {
-    /// `[texts, heads, head_dim]`, read: without the LoRA update.
+    /// `[batch, heads, head_dim]`, read: without the LoRA update.
     pub x: View<B, f32>,
     /// The LoRA update to add.
     pub lora: Option<LoraUpdate<B>>,
@@ -108,14 +108,14 @@ pub struct DecodeAttention<B> {
     pub qkv: [QkvProjection<B>; 3],
     /// Norm and RoPE of query and key.
     pub norm_rope: QkNormRope<B>,
-    /// `[texts, positions, kv_heads, head_dim]` each, read, and written at `position`. `positions`
+    /// `[batch, positions, kv_heads, head_dim]` each, read, and written at `position`. `positions`
     /// is the capacity for one sequence, at least the capacity for several.
     pub caches: KvCache<B>,
-    /// `[texts, heads, splits, head_dim]`, written for splits with positions in use.
+    /// `[batch, heads, splits, head_dim]`, written for splits with positions in use.
     pub partials: View<B, f32>,
-    /// `[texts, heads, splits, 2]`, written for the same splits: maximum and sum.
+    /// `[batch, heads, splits, 2]`, written for the same splits: maximum and sum.
     pub stats: View<B, f32>,
-    /// `[texts]`, read: the position of the token of each text.
+    /// `[batch]`, read: the position of the token of each sequence.
     pub position: View<B, u32>,
     /// The sizes of one sequence; head_dim is even and at most 512.
     pub shape: KvCacheShape,
@@ -151,9 +151,9 @@ impl<B: Copy> DecodeAttention<B> {
         let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
         let [keys, values] = caches.views();
-        let texts = position.len();
-        let text_positions =
-            shape.check_texts(check, [("keys", keys), ("values", values)], texts)?;
+        let batch = position.len();
+        let cache_positions =
+            shape.check_batch(check, [("keys", keys), ("values", values)], batch)?;
         caches.check_words(check, shape.width())?;
         let head_dim = shape.head_dim;
         let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
@@ -191,7 +191,7 @@ impl<B: Copy> DecodeAttention<B> {
             stats: Pointer::write(stats),
             position: Pointer::read(position),
             capacity: check.size("the capacity", shape.capacity)?,
-            text_positions,
+            cache_positions,
             kv_heads,
             group,
             block_heads,
@@ -209,23 +209,23 @@ impl<B: Copy> DecodeAttention<B> {
             KvCache::F32(_) => &DECODE_ATTENTION,
             KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
         };
-        let Sizes { splits, texts, .. } = sizes;
+        let Sizes { splits, batch, .. } = sizes;
         let head_blocks = kv_heads * group_blocks;
         let shared_bytes = abi::decode_shared_bytes(block_heads, head_dim, split_len);
-        let problem = Problem::Decode { head_blocks, splits, texts, shared_bytes };
+        let problem = Problem::Decode { head_blocks, splits, batch, shared_bytes };
         Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 
     /// Checks the three projections.
     fn qkv(&self, check: Check) -> Result<QkvParameters<B>, KernelError> {
-        let (KvCacheShape { heads, kv_heads, .. }, texts) = (self.shape, self.position.len());
+        let (KvCacheShape { heads, kv_heads, .. }, batch) = (self.shape, self.position.len());
         let first = self.qkv.iter().find_map(|projection| projection.lora);
-        let rank = first.map_or(0, |lora| lora.t.len() / texts);
+        let rank = first.map_or(0, |lora| lora.t.len() / batch);
         let lora_scale = first.map_or(0.0, |lora| lora.scale);
         let [q, k, v] = self.qkv;
         let checked = |name, projection: QkvProjection<B>, heads| {
             let outputs = check.product("heads × head_dim", &[heads, self.shape.head_dim])?;
-            projection.check(check, (name, [texts, outputs]), (rank, lora_scale))
+            projection.check(check, (name, [batch, outputs]), (rank, lora_scale))
         };
         let pointers =
             [checked("q", q, heads)?, checked("k", k, kv_heads)?, checked("v", v, kv_heads)?];
@@ -238,13 +238,13 @@ impl<B: Copy> QkvProjection<B> {
     fn check(
         self,
         check: Check,
-        (name, [texts, outputs]): (&'static str, [usize; 2]),
+        (name, [batch, outputs]): (&'static str, [usize; 2]),
         (rank, lora_scale): (usize, f32),
     ) -> Result<ProjectionPointers<B>, KernelError> {
         let Self { x, lora } = self;
-        check.length(name, x, check.product("texts × outputs", &[texts, outputs])?)?;
+        check.length(name, x, check.product("batch × outputs", &[batch, outputs])?)?;
         if let Some(lora) = lora {
-            check.length("t", lora.t, check.product("texts × rank", &[texts, rank])?)?;
+            check.length("t", lora.t, check.product("batch × rank", &[batch, rank])?)?;
             check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
             let same = lora.scale.to_bits() == lora_scale.to_bits();
             check.constant("scale", lora.scale, (same, "the same for all LoRA updates"))?;
@@ -275,14 +275,14 @@ impl<B: Copy> QkNormRope<B> {
 struct Sizes {
     heads: u32,
     splits: u32,
-    texts: u32,
+    batch: u32,
 }
 
 impl Sizes {
     /// Query heads of a block: as many of a group as fit, while there are blocks for all SMs. More
     /// heads read keys and values fewer times.
     fn block_heads(&self, [kv_heads, group]: [u32; 2], [head_dim, split_len]: [u32; 2]) -> u32 {
-        let groups = u64::from(kv_heads) * u64::from(self.splits) * u64::from(self.texts);
+        let groups = u64::from(kv_heads) * u64::from(self.splits) * u64::from(self.batch);
         let fits = |heads: &u32| {
             let fills = u64::from(group.div_ceil(*heads)) * groups >= u64::from(SMS);
             fills && abi::decode_shared_bytes(*heads, head_dim, split_len) <= MAX_SHARED_BYTES
@@ -302,22 +302,22 @@ impl<B: Copy> Splits<B> {
     /// Checks the lengths and returns the sizes.
     fn check(self, check: Check, shape: KvCacheShape) -> Result<Sizes, KernelError> {
         let Self { partials, stats, position } = self;
-        let (heads, splits, texts) = (shape.heads, shape.splits(), position.len());
-        check.rule(texts > 0, "there must be a position for each text", texts)?;
+        let (heads, splits, batch) = (shape.heads, shape.splits(), position.len());
+        check.rule(batch > 0, "there must be a position for each sequence", batch)?;
         let some = splits > 0 && shape.head_dim > 0;
         let rule = "the cache must have a position and heads an element";
         check.rule(some, rule, (shape.capacity, shape.head_dim))?;
-        let what = "texts × heads × splits × head_dim";
-        let elements = check.product(what, &[texts, heads, splits, shape.head_dim])?;
+        let what = "batch × heads × splits × head_dim";
+        let elements = check.product(what, &[batch, heads, splits, shape.head_dim])?;
         check.size(what, elements)?;
         check.length("partials", partials, elements)?;
-        let pairs = check.product("texts × heads × splits", &[texts, heads, splits, 2])?;
+        let pairs = check.product("batch × heads × splits", &[batch, heads, splits, 2])?;
         check.length("stats", stats, pairs)?;
         let rule = "stats must start at a multiple of 8 bytes";
         check.rule(stats.is_aligned(8), rule, stats.byte_range().start)?;
         let splits = check.at_most("the number of splits", splits, MAX_GRID_YZ)?;
-        let texts = check.at_most("the number of texts", texts, MAX_GRID_YZ)?;
-        Ok(Sizes { heads: check.size("heads", heads)?, splits, texts })
+        let batch = check.at_most("the number of sequences", batch, MAX_GRID_YZ)?;
+        Ok(Sizes { heads: check.size("heads", heads)?, splits, batch })
     }
 }
 
@@ -330,13 +330,13 @@ pub(super) fn check_window(check: Check, window: Option<u32>) -> Result<u32, Ker
 /// Combines the splits of [`DecodeAttention`] into the attention output, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttentionCombine<B> {
-    /// `[texts, heads, splits, head_dim]`, read.
+    /// `[batch, heads, splits, head_dim]`, read.
     pub partials: View<B, f32>,
-    /// `[texts, heads, splits, 2]`, read.
+    /// `[batch, heads, splits, 2]`, read.
     pub stats: View<B, f32>,
-    /// `[texts, heads, head_dim]`, written.
+    /// `[batch, heads, head_dim]`, written.
     pub out: Output<B>,
-    /// `[texts]`, read: the position of the token of each text.
+    /// `[batch]`, read: the position of the token of each sequence.
     pub position: View<B, u32>,
     /// The sizes.
     pub shape: KvCacheShape,
@@ -354,7 +354,7 @@ impl<B: Copy> DecodeAttentionCombine<B> {
         let check = Check(DECODE_ATTENTION_COMBINE.name);
         let Sizes { heads, splits, .. } =
             Splits { partials, stats, position }.check(check, shape)?;
-        let blocks = check.product("texts × heads", &[position.len(), shape.heads])?;
+        let blocks = check.product("batch × heads", &[position.len(), shape.heads])?;
         out.check(check, "out", check.product("out", &[blocks, shape.head_dim])?)?;
         let (out, out_bf16) = out.pointers();
         let parameters = abi::DecodeCombineParameters::<ArgumentTypes<B>> {
@@ -371,7 +371,7 @@ impl<B: Copy> DecodeAttentionCombine<B> {
             splits,
         };
         let arguments = parameters.into_arguments();
-        let problem = Problem::Items(check.size("texts × heads", blocks)?);
+        let problem = Problem::Items(check.size("batch × heads", blocks)?);
         Ok(Launch { kernel: &DECODE_ATTENTION_COMBINE, problem, arguments })
     }
 }

@@ -381,7 +381,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     assert!(one.launch().is_ok());
     let odd = floats("stats", 9).slice(1..9);
     assert!(error(DecodeAttention { stats: odd, ..one }.launch()).contains("multiple of 8"));
-    let texts = DecodeAttention {
+    let batch = DecodeAttention {
         qkv: [floats("q", 48), floats("kv", 24), floats("kv", 24)].map(Into::into),
         caches: [floats("caches", 2 * 10 * 12); 2].into(),
         partials: floats("partials", 48),
@@ -389,13 +389,13 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         position: View::new("positions", 2),
         ..one
     };
-    assert!(texts.launch().is_ok());
+    assert!(batch.launch().is_ok());
     let caches = |keys, values| [floats("caches", keys), floats("caches", values)].into();
-    let short = DecodeAttention { caches: caches(2 * 7 * 12, 2 * 7 * 12), ..texts };
+    let short = DecodeAttention { caches: caches(2 * 7 * 12, 2 * 7 * 12), ..batch };
     assert!(error(short.launch()).contains("as many positions as the capacity"));
     for (keys, values) in [(2 * 10 * 12 + 12, 2 * 10 * 12 + 12), (2 * 10 * 12, 2 * 9 * 12)] {
-        let odd = DecodeAttention { caches: caches(keys, values), ..texts };
-        assert!(error(odd.launch()).contains("whole positions of each text"));
+        let odd = DecodeAttention { caches: caches(keys, values), ..batch };
+        assert!(error(odd.launch()).contains("whole positions of each sequence"));
     }
     let none = DecodeAttention { position: View::new("positions", 0), ..one };
     assert!(error(none.launch()).contains("a position for each text"));

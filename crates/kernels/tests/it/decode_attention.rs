@@ -141,21 +141,21 @@ impl Case {
 }
 
 /// The output and both caches of each sequence, all in one launch. Sequences share everything
-/// except their activations, position and caches, which have `text_positions` positions each.
-fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[Vec<f32>; 3]> {
-    let (device, first) = (Device::new(), texts[0]);
+/// except their activations, position and caches, which have `cache_positions` positions each.
+fn run(sequences: &[&Case], (data_of, cache_positions): ([bool; 3], usize)) -> Vec<[Vec<f32>; 3]> {
+    let (device, first) = (Device::new(), sequences[0]);
     let shape = first.shape;
     let all = |part: &dyn Fn(&Case) -> Vec<f32>| {
-        device.upload(&texts.iter().flat_map(|text| part(text)).collect::<Vec<_>>())
+        device.upload(&sequences.iter().flat_map(|sequence| part(sequence)).collect::<Vec<_>>())
     };
     let qkv = [0, 1, 2].map(|at| {
         let Part { t, b, .. } = &first.parts[at];
         let lora = (data_of[at] && !t.is_empty()).then(|| LoraUpdate {
-            t: all(&|text| text.parts[at].t.clone()),
+            t: all(&|sequence| sequence.parts[at].t.clone()),
             b: device.upload(b),
             scale: first.low_scale,
         });
-        QkvProjection { x: all(&|text| text.parts[at].x.clone()), lora }
+        QkvProjection { x: all(&|sequence| sequence.parts[at].x.clone()), lora }
     });
     let gammas =
         first.gammas.each_ref().map(|gamma| gamma.as_ref().map(|gamma| device.upload(gamma)));
@@ -164,21 +164,21 @@ fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[V
     let norm_rope = QkNormRope { gammas, eps: EPS, tables, positions: POSITIONS };
     let width = shape.kv_heads * shape.head_dim;
     let past = [0, 1].map(|at| {
-        let of_text = |text: &&Case| {
-            let mut past = text.past[at].clone();
-            past.resize(text_positions * width, f32::NAN);
+        let of_sequence = |sequence: &&Case| {
+            let mut past = sequence.past[at].clone();
+            past.resize(cache_positions * width, f32::NAN);
             past
         };
-        texts.iter().flat_map(of_text).collect::<Vec<_>>()
+        sequences.iter().flat_map(of_sequence).collect::<Vec<_>>()
     });
     let caches = caches(&device, first.format, ([&past[0], &past[1]], 0));
-    let splits = texts.len() * shape.heads * shape.splits();
+    let splits = sequences.len() * shape.heads * shape.splits();
     let partials = device.unwritten(splits * shape.head_dim);
     let stats = device.unwritten(splits * 2);
     let len = shape.heads * shape.head_dim;
-    let out = device.unwritten(texts.len() * len);
+    let out = device.unwritten(sequences.len() * len);
     let rounded = device.upload(&vec![bf16::NAN; out.len()]);
-    let positions: Vec<_> = texts.iter().map(|text| text.position as u32).collect();
+    let positions: Vec<_> = sequences.iter().map(|sequence| sequence.position as u32).collect();
     let position = device.upload(&positions);
     let (window, scale) = (None, first.scale());
     let attention =
@@ -192,17 +192,18 @@ fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[V
     let in_bf16: Vec<_> = out.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
     let rounded = device.download(rounded).into_iter().map(bf16::to_bits);
     assert_eq!(rounded.collect::<Vec<_>>(), in_bf16);
-    let part = |all: &[f32], text: usize, len: usize| all[text * len..][..len].to_vec();
-    let of_text = |text| {
-        let [keys, values] = [&keys, &values].map(|all| part(all, text, text_positions * width));
-        [part(&out, text, len), keys, values]
+    let part = |all: &[f32], sequence: usize, len: usize| all[sequence * len..][..len].to_vec();
+    let of_sequence = |sequence| {
+        let [keys, values] =
+            [&keys, &values].map(|all| part(all, sequence, cache_positions * width));
+        [part(&out, sequence, len), keys, values]
     };
-    (0..texts.len()).map(of_text).collect()
+    (0..sequences.len()).map(of_sequence).collect()
 }
 
 #[test]
 fn sequences_have_the_same_bits_alone_and_in_a_batch() {
-    let mut data = Data::new("cache texts");
+    let mut data = Data::new("cache sequences");
     for (sizes, positions, rank) in [
         ([64, 4, 2, 16], vec![0, 63, 17], 4),
         ([130, 6, 2, 6], vec![129, 64, 0, 128, 3], 3),
@@ -211,22 +212,22 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
         ([20, 2, 1, 4], vec![7, 25], 2),
     ] {
         for format in [Format::F32, Format::Bf16] {
-            let mut texts: Vec<_> = positions
+            let mut sequences: Vec<_> = positions
                 .iter()
                 .map(|&position| Case::new(&mut data, sizes, (position, rank, format)))
                 .collect();
-            let shared = texts[0].parts.each_ref().map(|part| part.b.clone());
-            let gammas = texts[0].gammas.clone();
-            for text in &mut texts {
-                text.gammas.clone_from(&gammas);
-                text.parts.iter_mut().zip(&shared).for_each(|(part, b)| part.b.clone_from(b));
+            let shared = sequences[0].parts.each_ref().map(|part| part.b.clone());
+            let gammas = sequences[0].gammas.clone();
+            for sequence in &mut sequences {
+                sequence.gammas.clone_from(&gammas);
+                sequence.parts.iter_mut().zip(&shared).for_each(|(part, b)| part.b.clone_from(b));
             }
-            let all: Vec<_> = texts.iter().collect();
+            let all: Vec<_> = sequences.iter().collect();
             for more in [0, 9] {
                 let (capacity, width) = (sizes[0], sizes[2] * sizes[3]);
                 let together = run(&all, ([true; 3], capacity + more));
-                for (text, found) in texts.iter().zip(together) {
-                    let what = format!("{sizes:?} at {} of {more} more", text.position);
+                for (sequence, found) in sequences.iter().zip(together) {
+                    let what = format!("{sizes:?} at {} of {more} more", sequence.position);
                     let [out, caches @ ..] = found;
                     let caches = caches.map(|cache| {
                         let (cache, rest) = cache.split_at(capacity * width);
@@ -235,7 +236,7 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
                     });
                     let [keys, values] = caches;
                     let found = [out, keys, values];
-                    same_bits(&found.concat(), &text.run([true; 3]).concat(), &what);
+                    same_bits(&found.concat(), &sequence.run([true; 3]).concat(), &what);
                 }
             }
         }
@@ -301,8 +302,8 @@ fn the_heads_of_a_block_change_no_bit() {
             let alone = case.run([true; 3]).concat();
             // The more sequences there are, the more heads a block has.
             for blocks in 1..=heads {
-                let texts = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
-                for found in run(&texts, ([true; 3], case.shape.capacity)) {
+                let sequences = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
+                for found in run(&sequences, ([true; 3], case.shape.capacity)) {
                     let what =
                         format!("{heads} heads of {head_dim} in {blocks} blocks, {format:?}");
                     same_bits(&found.concat(), &alone, &what);

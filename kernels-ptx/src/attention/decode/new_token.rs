@@ -49,12 +49,12 @@ pub(super) struct NewToken<'k> {
 }
 
 impl<'k> NewToken<'k> {
-    /// Takes the operands of the token of sequence `text` from `parameters`, and declares shared
+    /// Takes the operands of the token of `sequence` from `parameters`, and declares shared
     /// memory.
     pub(super) fn new(
         k: &Kernel<'k>,
         (target, dtype): (SmTarget, DType),
-        (parameters, text): (&DecodeAttentionParameters<Declarations<'k>>, Value<'k, u32>),
+        (parameters, sequence): (&DecodeAttentionParameters<Declarations<'k>>, Value<'k, u32>),
     ) -> Self {
         let &DecodeAttentionParameters { q, q_lora_t, q_lora_b, .. } = parameters;
         let &DecodeAttentionParameters { k: key, k_lora_t, k_lora_b, .. } = parameters;
@@ -62,16 +62,17 @@ impl<'k> NewToken<'k> {
         let &DecodeAttentionParameters { q_gamma, k_gamma, cos, sin, .. } = parameters;
         let &DecodeAttentionParameters { key_cache, value_cache, head_dim, rank, .. } = parameters;
         let &DecodeAttentionParameters { positions, lora_scale, eps, .. } = parameters;
-        let &DecodeAttentionParameters { kv_heads, group, text_positions, .. } = parameters;
+        let &DecodeAttentionParameters { kv_heads, group, cache_positions, .. } = parameters;
         let width = kv_heads * head_dim;
-        let of_text = |x: Ptr<'k, f32>, len: Value<'k, u32>| x.at(text.mul_wide(len));
-        let (q, [key, v]) = (of_text(q, group * width), [key, v].map(|x| of_text(x, width)));
+        let of_sequence = |x: Ptr<'k, f32>, len: Value<'k, u32>| x.at(sequence.mul_wide(len));
+        let (q, [key, v]) =
+            (of_sequence(q, group * width), [key, v].map(|x| of_sequence(x, width)));
         let projections = [
-            Projection { x: q, t: of_text(q_lora_t, rank), b: q_lora_b },
-            Projection { x: key, t: of_text(k_lora_t, rank), b: k_lora_b },
-            Projection { x: v, t: of_text(v_lora_t, rank), b: v_lora_b },
+            Projection { x: q, t: of_sequence(q_lora_t, rank), b: q_lora_b },
+            Projection { x: key, t: of_sequence(k_lora_t, rank), b: k_lora_b },
+            Projection { x: v, t: of_sequence(v_lora_t, rank), b: v_lora_b },
         ];
-        let first = (text * text_positions).mul_wide(width) << dtype.bytes().ilog2();
+        let first = (sequence * cache_positions).mul_wide(width) << dtype.bytes().ilog2();
         // As in `decode_shared_bytes`.
         let padded = (head_dim + 3) & 0xffff_fffc;
         let q = k.dynamic_shared::<f32>();

@@ -149,11 +149,11 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
-    /// Appends the block over one token of each text and adds it to `residual`.
+    /// Appends the block over one token of each sequence and adds it to `residual`.
     ///
-    /// One launch computes q, k and v of one text, and of several texts if these layers use skinny
+    /// One launch computes q, k and v of one sequence, and of several sequences if these layers use skinny
     /// products; otherwise there are three. The attention kernel fuses the norms of heads and RoPE.
-    /// For one text it also fuses the second LoRA products, if all have the same rank and scale and
+    /// For one sequence it also fuses the second LoRA products, if all have the same rank and scale and
     /// no DoRA.
     pub(super) fn decode(
         &self,

@@ -13,7 +13,7 @@ use crate::config::is_bf16;
 use crate::error::Result;
 use crate::spec::{AttentionSpec, LayerSpec, ModelSpec};
 
-/// The keys and values of a layer, `[texts, capacity, kv_heads, head_dim]` each.
+/// The keys and values of a layer, `[batch, capacity, kv_heads, head_dim]` each.
 pub type LayerCache = CacheBuffers<BufferId>;
 
 /// Sizes and dtype of the KV cache of a pass.
@@ -21,9 +21,9 @@ pub type LayerCache = CacheBuffers<BufferId>;
 pub struct CacheConfig {
     /// Texts, each with its own keys and values.
     pub batch: usize,
-    /// Positions of a text that the pass can attend to.
+    /// Positions of a sequence that the pass can attend to.
     pub length: usize,
-    /// Positions of a text in the buffers.
+    /// Positions of a sequence in the buffers.
     pub capacity: usize,
     /// The dtype of keys and values: f32 or bf16.
     pub dtype: DType,
@@ -33,7 +33,7 @@ pub struct CacheConfig {
 #[derive(Clone, Debug)]
 pub(in crate::model) struct KvCache {
     pub(in crate::model) layers: Vec<LayerCache>,
-    /// Control: the position of the first new token of each text.
+    /// Control: the position of the first new token of each sequence.
     pub(in crate::model) positions: Slice<u32>,
     config: CacheConfig,
 }
@@ -62,14 +62,14 @@ impl KvCache {
 
     /// Returns the cache of a layer.
     pub(in crate::model) fn layer(&self, number: usize, spec: &LayerSpec) -> LayerKv {
-        let CacheConfig { batch: texts, length, .. } = self.config;
+        let CacheConfig { batch, length, .. } = self.config;
         let (heads, kv_heads) = (spec.attention.heads, spec.attention.kv_heads);
         let shape =
             KvCacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let all = self.layers[number];
-        // Kernels of one text read only the positions that the pass can attend to.
+        // Kernels of one sequence read only the positions that the pass can attend to.
         let caches =
-            if texts == 1 { all.slice(0..length * kv_heads * shape.head_dim) } else { all };
+            if batch == 1 { all.slice(0..length * kv_heads * shape.head_dim) } else { all };
         let AttentionSpec { window, scale, softcap, .. } = spec.attention;
         LayerKv { caches, positions: self.positions, shape, window, scale, softcap }
     }
@@ -79,7 +79,7 @@ impl KvCache {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct LayerKv {
     caches: LayerCache,
-    /// Control: the position of the first new token of each text.
+    /// Control: the position of the first new token of each sequence.
     pub(super) positions: Slice<u32>,
     shape: KvCacheShape,
     /// Maximum positions that a token attends to, including itself.
@@ -103,7 +103,7 @@ pub(super) struct NewTokens {
 }
 
 impl LayerKv {
-    /// Appends the attention of one token of each text, into `out`. The kernel completes the
+    /// Appends the attention of one token of each sequence, into `out`. The kernel completes the
     /// projections, adds key and value to the cache and attends.
     pub(super) fn decode(
         &self,
@@ -132,7 +132,7 @@ impl LayerKv {
         builder.launch(combine.launch())
     }
 
-    /// Appends the keys and values of new tokens of one text to the cache, and their attention as
+    /// Appends the keys and values of new tokens of one sequence to the cache, and their attention as
     /// products over every position that the pass can attend to. A bf16 cache requires bf16
     /// products, whatever the `compute` of the layers.
     pub(super) fn prefill(

@@ -106,7 +106,7 @@ impl Layer {
         Ok(self.forward_mlp(builder, x)?.0)
     }
 
-    /// Appends the layer over one token of each text. `next` is the weight that is read after the
+    /// Appends the layer over one token of each sequence. `next` is the weight that is read after the
     /// layer.
     pub(in crate::model) fn decode(
         &self,
@@ -127,8 +127,8 @@ impl Layer {
         self.mlp.decode(builder, normed, next)
     }
 
-    /// Whether [`Layer::decode`] can compute the layer for several texts.
-    pub(in crate::model) fn can_decode_texts(&self) -> bool {
+    /// Whether [`Layer::decode`] can compute the layer for several sequences.
+    pub(in crate::model) fn can_decode_batch(&self) -> bool {
         self.attention.can_decode()
     }
 

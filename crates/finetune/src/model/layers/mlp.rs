@@ -151,7 +151,7 @@ impl Mlp {
         Ok(([gate, up], inner.into()))
     }
 
-    /// Appends the MLP over one token of each text and adds it to `residual`. `next` is the weight
+    /// Appends the MLP over one token of each sequence and adds it to `residual`. `next` is the weight
     /// that is read after the MLP.
     pub(super) fn decode(
         &self,

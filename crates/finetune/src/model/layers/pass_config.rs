@@ -20,7 +20,7 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) bf16_branches: bool,
     /// The low-rank updates, if there are any.
     pub(in crate::model) lora: Option<LoraConfig>,
-    /// Whether the pass decodes one token of each text. Nothing of it is saved for gradients.
+    /// Whether the pass decodes one token of each sequence. Nothing of it is saved for gradients.
     pub(in crate::model) decodes: bool,
     /// Micro-batches that run concurrently.
     pub(in crate::model) concurrent_micro_batches: u32,
@@ -67,15 +67,15 @@ impl PassConfig {
         }
     }
 
-    /// Returns `rows` tokens of each text; only the last token has logits.
+    /// Returns `rows` tokens of each sequence; only the last token has logits.
     pub(in crate::model) fn generation(
         config: &InferenceConfig,
-        (texts, rows): (usize, usize),
+        (batch, rows): (usize, usize),
     ) -> Self {
         Self {
-            batch: texts,
+            batch,
             seq: rows,
-            logit_rows: texts,
+            logit_rows: batch,
             compute: config.precision.dtype,
             // The last row of a prompt is read from the stream without a norm, in f32.
             bf16_branches: false,

@@ -1,4 +1,4 @@
-//! Linear layers of a decode step of several texts: few rows and bf16 weights. Layers that read the
+//! Linear layers of a decode step of several sequences: few rows and bf16 weights. Layers that read the
 //! same input share a launch, which also adds bias and residual.
 
 use half::bf16;

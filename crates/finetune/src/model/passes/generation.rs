@@ -1,5 +1,5 @@
 //! The passes that generate text: prefill over the tokens of a prompt, and decode over one token of
-//! one or several texts.
+//! one or several sequences.
 //!
 //! Both run the layers over a KV cache and end by sampling the next token. The token stays on the
 //! device for the next pass.
@@ -47,31 +47,31 @@ pub struct GenerationPass {
     pub parameters: Vec<ParameterBuffers>,
     /// The source of the tokens.
     pub source: TokenSource,
-    /// Control: the position of the first token of each text.
+    /// Control: the position of the first token of each sequence.
     pub positions: Slice<u32>,
-    /// Control: the sampling parameters of the next token of each text, encoded by
+    /// Control: the sampling parameters of the next token of each sequence, encoded by
     /// [`SamplingParameters::words`].
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
-    /// External, updated: keys and values of each layer, `[texts, capacity, kv_heads, head_dim]`.
+    /// External, updated: keys and values of each layer, `[batch, capacity, kv_heads, head_dim]`.
     pub caches: Vec<LayerCache>,
     /// External: the norms and scales of DoRA layers, if there are any. Prefill writes them and
     /// decode reads them.
     pub dora_norms: Option<Slice<f32>>,
-    /// External, updated: `[texts, vocab]`, 1 for tokens of the text so far.
+    /// External, updated: `[batch, vocab]`, 1 for tokens of the sequence so far.
     pub seen: Slice<u32>,
-    /// External, updated: [`SAMPLED`] words of each text.
+    /// External, updated: [`SAMPLED`] words of each sequence.
     pub sampled: Slice<u32>,
-    /// External, written: `[texts, vocab]` logits of the next token.
+    /// External, written: `[batch, vocab]` logits of the next token.
     pub logits: Slice<f32>,
 }
 
 impl GenerationPass {
     /// Describes prefill of at most `rows` tokens of a prompt. The pass can attend to the first
-    /// `cache.length` positions of the KV cache of one text.
+    /// `cache.length` positions of the KV cache of one sequence.
     ///
     /// # Errors
     /// If the sizes are not valid, or a kernel does not support them.
@@ -91,26 +91,26 @@ impl GenerationPass {
         parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
     }
 
-    /// Describes decoding: one token of each text, which the previous pass sampled.
+    /// Describes decoding: one token of each sequence, which the previous pass sampled.
     ///
     /// # Errors
-    /// As [`GenerationPass::prefill`], or if there are several texts and attention scores have a
+    /// As [`GenerationPass::prefill`], or if there are several sequences and attention scores have a
     /// cap.
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
-        let texts = cache.batch;
-        let name = if texts == 1 { "next token" } else { "next tokens" };
+        let batch = cache.batch;
+        let name = if batch == 1 { "next token" } else { "next tokens" };
         let mut parts = Parts::new(name, (config, 1), cache)?;
         parts.keep_dora_norms(true);
-        let mut x = match texts {
+        let mut x = match batch {
             1 => parts.embed(parts.sampled.slice(0..1), None)?,
-            _ => parts.embed_sampled(texts)?,
+            _ => parts.embed_sampled(batch)?,
         }
         .into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
-            if texts > 1 && !layer.can_decode_texts() {
+            if batch > 1 && !layer.can_decode_batch() {
                 let rule = "1 for a model whose attention scores have a cap".to_owned();
-                let (field, value) = ("texts", texts.to_string());
+                let (field, value) = ("batch", batch.to_string());
                 return Err(Error::InvalidConfig { field, value, rule });
             }
             let next = model.layers.get(number + 1);
@@ -122,16 +122,16 @@ impl GenerationPass {
     }
 }
 
-/// The part of `all` that belongs to one text.
-fn of_text<T: Element>(all: Slice<T>, text: usize, texts: usize) -> Slice<T> {
-    let len = all.len() / texts;
-    all.slice(text * len..(text + 1) * len)
+/// The part of `all` that belongs to one sequence.
+fn of_sequence<T: Element>(all: Slice<T>, sequence: usize, batch: usize) -> Slice<T> {
+    let len = all.len() / batch;
+    all.slice(sequence * len..(sequence + 1) * len)
 }
 
 /// The resolved model of a pass, and the buffers that prefill and decode share.
 struct Parts {
     builder: Builder,
-    texts: usize,
+    batch: usize,
     spec: ModelSpec,
     model: Model,
     cache: KvCache,
@@ -152,20 +152,20 @@ impl Parts {
         config.validate(rows)?;
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
-        let CacheConfig { batch: texts, capacity, .. } = cache;
+        let CacheConfig { batch, capacity, .. } = cache;
         let cache = KvCache::declare(&mut builder, &spec, cache)?;
         let pass = &mut builder.pass;
-        let sampling = pass.control_array::<u32>("sampling", texts * SamplingParameters::LEN);
-        let seen = pass.external::<u32>("seen", texts * spec.vocab);
-        let sampled = pass.external::<u32>("sampled", texts * SAMPLED);
-        let logits = pass.external::<f32>("logits", texts * spec.vocab);
+        let sampling = pass.control_array::<u32>("sampling", batch * SamplingParameters::LEN);
+        let seen = pass.external::<u32>("seen", batch * spec.vocab);
+        let sampled = pass.external::<u32>("sampled", batch * SAMPLED);
+        let logits = pass.external::<f32>("logits", batch * spec.vocab);
         let tables = RopeTables::declare(&mut builder, capacity, &config.model);
-        let config = PassConfig::generation(config, (texts, rows));
+        let config = PassConfig::generation(config, (batch, rows));
         let model = Model::new(&builder, &spec, &config, tables);
         let dora_norms = None;
         Ok(Self {
             builder,
-            texts,
+            batch,
             spec,
             model,
             cache,
@@ -193,13 +193,17 @@ impl Parts {
         Ok(x)
     }
 
-    /// Appends the embedding of the token that was sampled last in each text.
-    fn embed_sampled(&mut self, texts: usize) -> Result<Slice<f32>> {
-        let x = self.builder.transient("x", texts * self.spec.hidden);
-        for text in 0..texts {
-            let tokens = of_text(self.sampled, text, texts).slice(0..1);
-            self.model.embedding.gather(&mut self.builder, tokens, of_text(x, text, texts))?;
-            let seen = of_text(self.seen, text, texts);
+    /// Appends the embedding of the token that was sampled last in each sequence.
+    fn embed_sampled(&mut self, batch: usize) -> Result<Slice<f32>> {
+        let x = self.builder.transient("x", batch * self.spec.hidden);
+        for sequence in 0..batch {
+            let tokens = of_sequence(self.sampled, sequence, batch).slice(0..1);
+            self.model.embedding.gather(
+                &mut self.builder,
+                tokens,
+                of_sequence(x, sequence, batch),
+            )?;
+            let seen = of_sequence(self.seen, sequence, batch);
             self.builder.launch(MarkSeenTokens { tokens, seen, count: None }.launch())?;
         }
         Ok(x)
@@ -207,12 +211,12 @@ impl Parts {
 
     /// Appends logits and sampling of the tokens after `x`, which ends the pass.
     fn sample(self, x: Residual, source: TokenSource) -> Result<GenerationPass> {
-        let Self { mut builder, texts, model, cache, tables, dora_norms, .. } = self;
+        let Self { mut builder, batch, model, cache, tables, dora_norms, .. } = self;
         let Self { sampling, seen, sampled, logits, .. } = self;
         model.head.next_tokens(&mut builder, x, logits)?;
-        for text in 0..texts {
-            let words = [seen, sampling, sampled].map(|all| of_text(all, text, texts));
-            sample(&mut builder, of_text(logits, text, texts), words)?;
+        for sequence in 0..batch {
+            let words = [seen, sampling, sampled].map(|all| of_sequence(all, sequence, batch));
+            sample(&mut builder, of_sequence(logits, sequence, batch), words)?;
         }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
@@ -312,15 +316,15 @@ mod tests {
 
     #[test]
     fn texts_are_decoded_by_launches_of_all_and_sampled_concurrently() {
-        let pass = |texts| {
-            let cache = CacheConfig { batch: texts, ..cache(256) };
+        let pass = |batch| {
+            let cache = CacheConfig { batch, ..cache(256) };
             GenerationPass::decode(&config(Mode::Full), cache).unwrap().pass
         };
         let (two, eight) = (pass(2), pass(8));
-        for (pass, texts) in [(&two, 2), (&eight, 8)] {
+        for (pass, batch) in [(&two, 2), (&eight, 8)] {
             assert_eq!(count(pass, &[&ops::FPROP]), 2 * 7 + 1);
             assert_eq!(count(pass, &[&ops::DECODE_ATTENTION]), 2);
-            assert_eq!(count(pass, &[&ops::SAMPLE_DRAW]), texts);
+            assert_eq!(count(pass, &[&ops::SAMPLE_DRAW]), batch);
         }
         assert_eq!(two.depth(), eight.depth());
     }

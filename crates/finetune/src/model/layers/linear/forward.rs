@@ -212,7 +212,7 @@ impl Forward<'_> {
     }
 
     /// Whether the product adds the residual: like a bias for one row, in place in a decode step of
-    /// several texts. Otherwise the next norm adds it.
+    /// several sequences. Otherwise the next norm adds it.
     fn adds_residual(&self) -> bool {
         let layer = self.layer;
         let free_bias = layer.bias.is_none() && layer.dora.is_none();

@@ -150,7 +150,7 @@ impl Linear {
         self.products.shape.rows == 1
     }
 
-    /// Whether a decode step of several texts computes the layer by skinny products.
+    /// Whether a decode step of several sequences computes the layer by skinny products.
     pub(in crate::model::layers) fn is_skinny(&self) -> bool {
         self.products.is_skinny
     }
