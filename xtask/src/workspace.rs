@@ -27,7 +27,7 @@ pub(crate) const BUILD_PROGRAMS: &[&str] =
 /// dependencies and its build scripts are fast. Crates that are hot only in tests are not
 /// optimized: compiling them would take longer than running small programs.
 pub(crate) fn profiles() -> Vec<String> {
-    let slow = ["retrograph-driver-sim", "regex-automata", "tokenizers"];
+    let slow = ["retrograph-ptx-exec", "regex-automata", "tokenizers"];
     // Many units are compiled in parallel; without optimization they cost nothing else.
     let unoptimized = slow.into_iter().flat_map(|name| {
         ["opt-level=0", "codegen-units=256"].map(|it| format!("profile.dev.package.{name}.{it}"))

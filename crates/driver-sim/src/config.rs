@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::memory::ADDRESSES;
+use retrograph_ptx_exec::memory::ADDRESSES;
 
 /// The maximum number of devices; each has its own address range.
 const MAX_DEVICES: usize = 64;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use retrograph_driver_sys::DriverTable;
+use retrograph_ptx_exec::memory::Memory;
 
-use crate::memory::Memory;
 use crate::world;
 
 thread_local! {

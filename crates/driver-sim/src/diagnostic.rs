@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::exec::{Fault, FaultSite};
+use retrograph_ptx_exec::{Fault, FaultSite};
 
 /// The kind of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,8 +69,9 @@ impl<T: Into<String>> From<T> for Finding {
     }
 }
 
-impl From<&Fault> for Finding {
-    fn from(fault: &Fault) -> Self {
+impl Finding {
+    /// The message and position of a fault.
+    pub(crate) fn of(fault: &Fault) -> Self {
         Self { message: fault.to_string(), site: Some(fault.site.clone()) }
     }
 }

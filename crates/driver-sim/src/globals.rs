@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use retrograph_driver_sys::CUresult;
 use retrograph_ptx::ast::{Immediate, StateSpace, Variable};
+use retrograph_ptx_exec::memory::MemoryError;
 
 use crate::api::LoadFailure;
-use crate::memory::MemoryError;
 use crate::refusal::{Rule, refuse};
 use crate::state::{Pinned, State, memory_refusal};
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use retrograph_ptx::{ParseError, ast};
-
-use crate::exec::{DecodeError, Program};
+use retrograph_ptx_exec::{DecodeError, Program};
 
 /// Decoded kernels by name.
 pub(crate) type Programs = BTreeMap<String, Arc<Program>>;

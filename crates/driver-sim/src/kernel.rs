@@ -1,9 +1,10 @@
 //! Runs queued launches in the executor and converts faults to result codes.
 
 use retrograph_driver_sys::CUresult;
+use retrograph_ptx_exec::memory::Memory;
+use retrograph_ptx_exec::{self as exec, Fault, FaultKind};
 
-use crate::exec::{self, Fault, FaultKind};
-use crate::memory::Memory;
+use crate::diagnostic::Finding;
 use crate::work::{Failure, Launch};
 
 /// Runs a launch to completion. `base` has the arguments that do not come from the launch.
@@ -30,13 +31,9 @@ fn failure(fault: &Fault) -> Failure {
         FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
         FaultKind::Assertion { .. } => CUresult::CUDA_ERROR_ASSERT,
-        // At a step limit hardware would hang until a watchdog or a person ends the process.
-        FaultKind::StepLimit { .. }
-        | FaultKind::BarrierDivergence
-        | FaultKind::Deadlock { .. }
-        | FaultKind::AsyncProxy(_)
-        | FaultKind::Race { .. }
-        | FaultKind::Undefined(_) => return Failure::Undefined(fault.into()),
+        // Undefined behaviour. At a step limit hardware would hang until a watchdog or a person
+        // ends the process.
+        _ => return Failure::Undefined(Finding::of(fault)),
     };
-    Failure::Fault(code, fault.into())
+    Failure::Fault(code, Finding::of(fault))
 }

@@ -1,9 +1,9 @@
-//! The CUDA driver API in host memory, with an executor of PTX.
+//! The CUDA driver API in host memory.
 //!
 //! A [`Simulator`] is a machine with one or more devices. Its [`table`](Simulator::table) has the
 //! same functions as the table of a real driver, with the same results: memory, streams, events,
-//! modules, launches, stream capture and graphs. Kernels are PTX and run on the CPU. Every run is
-//! reproducible.
+//! modules, launches, stream capture and graphs. Kernels are PTX and run on the CPU, by
+//! [`retrograph_ptx_exec`]. Every run is reproducible.
 //!
 //! ```
 //! use retrograph_driver_sim::{Config, Simulator};
@@ -64,19 +64,16 @@ mod attested;
 mod config;
 mod current;
 mod diagnostic;
-pub mod exec;
 mod globals;
 mod image;
 mod jit;
 mod kernel;
 mod live;
-pub mod memory;
 mod random;
 mod refusal;
 mod rule;
 mod state;
 pub mod symbols;
-pub mod tensor_map;
 mod trampoline;
 mod work;
 mod world;
@@ -86,8 +83,9 @@ pub use config::{Config, Order, SimError};
 pub use current::{CurrentDevice, current_device};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::LiveObjects;
-pub use memory::POISON;
 pub use refusal::Refused;
+pub use retrograph_ptx_exec::FaultSite;
+pub use retrograph_ptx_exec::memory::POISON;
 pub use rule::Rule;
 pub use world::Simulator;
 

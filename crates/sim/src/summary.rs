@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use retrograph_driver_sim::exec::FaultSite;
+use retrograph_driver_sim::FaultSite;
 use retrograph_driver_sim::{Config, Diagnostic, DiagnosticKind, LiveObjects, Order};
 use serde::Serialize;
 

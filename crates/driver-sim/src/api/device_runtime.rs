@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 
 use retrograph_ptx::ast::Module;
-
-use crate::exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
+use retrograph_ptx_exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 
 /// The first bytes of an archive.
 const ARCHIVE: &[u8] = b"!<arch>\n";

@@ -4,10 +4,10 @@ use std::ffi::{CString, c_char};
 use std::sync::Arc;
 
 use retrograph_driver_sys::*;
+use retrograph_ptx_exec::Program;
 
 use super::device::{SHARED_BYTES, shared_opt_in};
 use crate::argument::{Call, In, Out};
-use crate::exec::Program;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Function, State};
 

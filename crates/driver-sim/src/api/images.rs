@@ -7,9 +7,9 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 use retrograph_ptx::IsaVersion;
 use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
+use retrograph_ptx_exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 
 use crate::argument::In;
-use crate::exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 use crate::image::{self, Image};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;

@@ -4,12 +4,12 @@ use std::ffi::c_void;
 
 use super::launch::LaunchRequest;
 use crate::argument::{Admit, In, Out};
-use crate::exec::Program;
-use crate::memory::POISON;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 use crate::work::Parameters;
 use retrograph_driver_sys::CUresult;
+use retrograph_ptx_exec::Program;
+use retrograph_ptx_exec::memory::POISON;
 
 /// Keys of the `extra` list: end, address of the parameter block, address of its size.
 const EXTRA_END: usize = 0;

@@ -1,12 +1,14 @@
 //! Tensor maps.
 
 use retrograph_driver_sys::*;
+use retrograph_ptx_exec::tensor_map::{
+    ELEMENT_TYPES, MAX_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap,
+};
 
 use crate::argument::{Call, In, Out};
 use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
-use crate::tensor_map::{ELEMENT_TYPES, MAX_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 impl State {
     /// Refuses a tensor map and reports the reason.

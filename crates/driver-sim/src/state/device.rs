@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
+use retrograph_ptx_exec::memory::{Memory, MemoryError};
 
 use super::{CoreDumps, Handle, State, Stream};
 use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
-use crate::memory::{Memory, MemoryError};
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::TaskId;
 

@@ -5,9 +5,9 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
 use retrograph_driver_sys::{CUmemoryPool, CUresult};
+use retrograph_ptx_exec::memory::{POISON, fill_host};
 
 use super::{AdvisedRanges, PoolKind, State, memory_refusal};
-use crate::memory::{POISON, fill_host};
 use crate::refusal::{Refusal, Rule, refuse};
 
 /// Pinned host memory.

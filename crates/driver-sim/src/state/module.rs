@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::{CUfunction, CUkernel, CUlibrary, CUmodule};
 use retrograph_ptx::SmTarget;
+use retrograph_ptx_exec::Program;
 
-use crate::exec::Program;
 use crate::image::{Image, Programs};
 
 /// A loaded module.

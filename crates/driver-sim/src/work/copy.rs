@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype};
-
-use crate::memory::{Memory, MemoryError};
+use retrograph_ptx_exec::memory::{Memory, MemoryError};
 
 /// The source or destination of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]

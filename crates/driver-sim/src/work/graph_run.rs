@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use retrograph_driver_sys::CUresult;
+use retrograph_ptx_exec::ConditionalValues;
 
 use super::{HostRun, Operation, Plan, PlanConditional, PlanWork, TaskId};
-use crate::exec::ConditionalValues;
 use crate::state::State;
 use crate::work::Failure;
 

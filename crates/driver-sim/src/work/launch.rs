@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use retrograph_driver_sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction};
-
-use crate::exec::Program;
+use retrograph_ptx_exec::Program;
 
 /// The parameter values of a launch in the layout of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

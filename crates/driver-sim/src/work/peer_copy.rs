@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::{Memory, MemoryError};
+use retrograph_ptx_exec::memory::{Memory, MemoryError};
 
 /// The source or destination of a copy between devices.
 pub(crate) struct PeerEnd {

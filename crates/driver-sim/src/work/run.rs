@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use retrograph_driver_sys::{CUevent, CUresult, CUstream};
+use retrograph_ptx_exec::memory::MemoryError;
+use retrograph_ptx_exec::{self as exec, ConditionalValues};
 
 use super::{Copy, End, GraphRun, HostRun, Launch, Operation, Patience, Task, TaskId, Work};
 use crate::argument::Call;
 use crate::diagnostic::Finding;
-use crate::exec::{self, ConditionalValues};
 use crate::kernel;
-use crate::memory::MemoryError;
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::state::{Mark, State};
 
@@ -166,8 +166,8 @@ impl State {
 
     pub(super) fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
         let bytes = self.graph_memory.get(&address).map_or(0, |found| found.bytes);
-        let made = self.devices[device].memory.alloc_at(Some(address), bytes);
-        made.map(|_| ()).map_err(|error| {
+        let made = self.devices[device].memory.alloc_at(address, bytes);
+        made.map_err(|error| {
             let message = "memory of a graph could not be had when it was launched";
             Failure::Undefined(format!("{message}: {error}").into())
         })

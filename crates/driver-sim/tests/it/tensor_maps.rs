@@ -1,9 +1,9 @@
 //! Tensor maps.
 
-use retrograph_driver_sim::tensor_map::{Swizzle, TensorMap};
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast::Type;
+use retrograph_ptx_exec::tensor_map::{Swizzle, TensorMap};
 
 use crate::machine::{Machine, cu};
 

@@ -1,0 +1,116 @@
+//! Boxes of a tensor whose rows end inside a piece of 16 bytes, at every position around it.
+
+use super::*;
+
+/// Columns and rows of the tensor, and words from one row to the next.
+const SIZE: [u32; 2] = [10, 3];
+const STRIDE: u32 = 12;
+/// Columns and rows of a box.
+const BOX: [u32; 2] = [8, 2];
+const BOX_WORDS: u32 = BOX[0] * BOX[1];
+
+/// A kernel that loads the box at `(x, y)` and writes it to `out`, or that stores a box of the
+/// numbers from 100 on.
+fn program(stores: bool) -> Program {
+    let entry = Kernel::build("k", |k| {
+        let map = k.tensor_map("map");
+        let (x, y) = (k.param::<u32>("x"), k.param::<u32>("y"));
+        let out = k.pointer::<u32>("out");
+        let (tile, full) = (k.dynamic_shared_aligned::<u32>(128), k.shared::<u64>("full", 1));
+        let (first, thread) = (k.tid_x().eq(0), k.tid_x());
+        if stores {
+            k.when(thread.lt(BOX_WORDS), || tile.store(thread, thread + 100));
+            k.fence_proxy_async();
+            k.barrier();
+            k.when(first, || {
+                k.cp_async_bulk_tensor_2d_store(map, (x, y), tile);
+                k.cp_async_bulk_commit_group();
+                k.cp_async_bulk_wait_group(0);
+            });
+        } else {
+            k.when(first, || {
+                k.mbarrier_init(full, 1);
+                k.fence_mbarrier_init();
+                k.mbarrier_arrive_expect_tx(full, BOX_WORDS * 4);
+                k.cp_async_bulk_tensor_2d_load(tile, map, (x, y), full);
+            });
+            k.barrier();
+            k.mbarrier_wait_parity(full, 0);
+            k.when(thread.lt(BOX_WORDS), || out.store(thread, tile.load(thread)));
+        }
+    });
+    let module = ModuleBuilder::new(SmTarget::arch_specific(90)).entry(entry).build();
+    Program::decode(&module, "k", &|_| None).unwrap_or_else(|error| panic!("{error}\n{module}"))
+}
+
+/// Runs a kernel for the box at `(x, y)` and returns the tensor with its padding, whose words count
+/// from 1, and the output.
+fn run_at(program: &Program, (x, y): (i32, i32)) -> (Vec<u32>, Vec<u32>) {
+    let memory = Memory::new(1 << 20);
+    let tensor: Vec<u32> = (1..=STRIDE * SIZE[1]).collect();
+    let address = memory.alloc(4 * tensor.len() as u64).unwrap();
+    memory.write(address, &crate::bytes_of(&tensor)).unwrap();
+    let out = memory.alloc(u64::from(4 * BOX_WORDS)).unwrap();
+    let map = TensorMap {
+        element: Type::F32,
+        address,
+        dimensions: SIZE.map(u64::from).to_vec(),
+        strides: vec![u64::from(4 * STRIDE)],
+        extent: BOX.to_vec(),
+        swizzle: Swizzle::None,
+    };
+    let mut parameters = map.encode().to_vec();
+    parameters.extend([x, y].map(i32::to_le_bytes).concat());
+    parameters.extend(out.to_le_bytes());
+    let request = Launch {
+        block: [32, 1, 1],
+        shared_bytes: 4 * BOX_WORDS,
+        parameters: &parameters,
+        ..Launch::default()
+    };
+    launch(program, &request, &memory).unwrap_or_else(|fault| panic!("{fault}"));
+    let read = |address, count: usize| {
+        let mut bytes = vec![0; 4 * count];
+        memory.read(address, &mut bytes).unwrap();
+        words(&bytes)
+    };
+    (read(address, tensor.len()), read(out, BOX_WORDS as usize))
+}
+
+/// The positions of boxes that overlap the tensor partially, completely or not at all.
+fn positions() -> impl Iterator<Item = (i32, i32)> {
+    (-9..=11).flat_map(|x| (-3..=4).map(move |y| (x, y)))
+}
+
+/// For each word of a box, the index of its word in the tensor.
+fn places((x, y): (i32, i32)) -> Vec<Option<usize>> {
+    let [columns, rows] = SIZE.map(u32::cast_signed);
+    let place = |(row, column): (i32, i32)| {
+        let inside = (0..columns).contains(&column) && (0..rows).contains(&row);
+        inside.then_some((row * STRIDE.cast_signed() + column) as usize)
+    };
+    let index = |i: i32| (y + i / BOX[0].cast_signed(), x + i % BOX[0].cast_signed());
+    (0..BOX_WORDS.cast_signed()).map(index).map(place).collect()
+}
+
+#[test]
+fn loads_replace_each_element_outside_the_tensor_by_zero() {
+    let program = program(false);
+    for position in positions() {
+        let (_, tile) = run_at(&program, position);
+        let want = places(position).into_iter().map(|place| place.map_or(0, |at| at as u32 + 1));
+        assert!(tile.into_iter().eq(want), "{position:?}");
+    }
+}
+
+#[test]
+fn stores_write_only_the_elements_inside_the_tensor() {
+    let program = program(true);
+    for position in positions() {
+        let mut want: Vec<u32> = (1..=STRIDE * SIZE[1]).collect();
+        for (number, place) in (100..).zip(places(position)) {
+            place.into_iter().for_each(|at| want[at] = number);
+        }
+        assert_eq!(run_at(&program, position).0, want, "{position:?}");
+    }
+}

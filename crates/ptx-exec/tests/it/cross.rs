@@ -1,0 +1,88 @@
+//! Shuffles, votes and masks.
+
+use super::{kernel, run_text, words};
+
+fn run(body: &str, threads: u32) -> Vec<u32> {
+    let text = kernel(&format!("{body} st.global.b32 [%rd3], %r9;"));
+    words(&run_text(&text, threads, &[], 4 * threads as usize))
+}
+
+#[test]
+fn shuffles() {
+    let found = run("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;", 32);
+    assert!(found.into_iter().eq((0..32).map(|lane| lane ^ 5)));
+    let found = run("shfl.sync.down.b32 %r9, %r0, 4, 31, -1;", 32);
+    assert!(found.into_iter().eq((0..32).map(|lane| if lane < 28 { lane + 4 } else { lane })));
+    let found = run("shfl.sync.up.b32 %r9, %r0, 4, 0, -1;", 32);
+    assert!(found.into_iter().eq((0..32).map(|lane| if lane >= 4 { lane - 4 } else { lane })));
+    // Segments of eight lanes, each of which reads its third lane.
+    let found = run("shfl.sync.idx.b32 %r9, %r0, 3, 0x1807, -1;", 32);
+    assert!(found.into_iter().eq((0..32).map(|lane| lane / 8 * 8 + 3)));
+}
+
+#[test]
+fn a_shuffle_reports_whether_the_source_is_in_range() {
+    let body = "shfl.sync.down.b32 %r9|%p1, %r0, 16, 31, -1; selp.b32 %r9, 1, 0, %p1;";
+    assert!(run(body, 32).into_iter().eq((0..32).map(|lane| u32::from(lane < 16))));
+}
+
+#[test]
+fn a_shuffle_may_write_its_operand() {
+    let body = "mov.b32 %r9, %r0; shfl.sync.bfly.b32 %r9|%p1, %r9, 1, 31, -1;";
+    assert!(run(body, 32).into_iter().eq((0..32).map(|lane| lane ^ 1)));
+}
+
+#[test]
+fn votes() {
+    let condition = "setp.lt.u32 %p1, %r0, 3;";
+    let found = run(&format!("{condition} vote.sync.ballot.b32 %r9, %p1, -1;"), 32);
+    assert!(found.into_iter().all(|mask| mask == 7));
+    let vote = |mode: &str| {
+        let vote = format!("vote.sync.{mode}.pred %p2, %p1, -1; selp.b32 %r9, 1, 0, %p2;");
+        run(&format!("{condition} {vote}"), 32)[31]
+    };
+    assert_eq!([vote("any"), vote("all"), vote("uni")], [1, 0, 0]);
+    let found = run(&format!("{condition} vote.sync.ballot.b32 %r9, !%p1, -1;"), 32);
+    assert_eq!(found[0], !7);
+}
+
+#[test]
+fn lanes_that_have_exited_are_not_expected() {
+    let body = "setp.ge.u32 %p1, %r0, 16;
+        @%p1 ret;
+        shfl.sync.bfly.b32 %r9, %r0, 8, 31, -1;";
+    assert!(run(body, 32)[..16].iter().copied().eq((0..16).map(|lane| lane ^ 8)));
+}
+
+#[test]
+fn a_shuffle_gathers_lanes_that_have_diverged() {
+    // Lanes reach the shuffle by two paths, one of which branches to it directly.
+    let body = "mov.u32 %r5, %r0;
+        setp.lt.u32 %p1, %r0, 16;
+        @%p1 bra MEET;
+        add.u32 %r5, %r5, 100;
+        MEET: shfl.sync.bfly.b32 %r9, %r5, 16, 31, -1;";
+    let want = (0..32).map(|lane| if lane < 16 { lane + 116 } else { lane - 16 });
+    assert!(run(body, 32).into_iter().eq(want));
+}
+
+#[test]
+fn lanes_reconverge_where_the_paths_meet() {
+    let paths = "setp.lt.u32 %p1, %r0, 8; @%p1 bra LOW;
+        activemask.b32 %r9; bra MEET;
+        LOW: activemask.b32 %r9;
+        MEET: activemask.b32 %r5;";
+    let apart = (0..32).map(|lane| if lane < 8 { 0xff } else { !0xff });
+    assert!(run(paths, 32).into_iter().eq(apart));
+    assert_eq!(run(&format!("{paths} mov.b32 %r9, %r5;"), 32), [u32::MAX; 32]);
+}
+
+#[test]
+fn activemask_returns_the_active_lanes() {
+    let body = "mov.u32 %r9, 0;
+        setp.lt.u32 %p1, %r0, 4;
+        @%p1 activemask.b32 %r9;
+        bar.warp.sync -1;";
+    let found = run(body, 32);
+    assert_eq!((found[0], found[4]), (15, 0));
+}
