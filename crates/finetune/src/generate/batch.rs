@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// Continuous batching of up to [`GeneratorOptions::batch`] sequences.
 ///
 /// A sequence starts as soon as a slot is free, and ends independently of the others. Every step
-/// computes the rows of all slots, used or not, so the tokens of a sequence do not depend on the other
-/// sequences. Prefill runs alone, between two steps.
+/// computes the rows of all slots, used or not, so the tokens of a sequence do not depend on the
+/// other sequences. Prefill runs alone, between two steps.
 ///
 /// ```
 /// # #[cfg(feature = "sim")] {
@@ -221,8 +221,8 @@ impl GenerationBatch {
         if next.iter().all(Option::is_none) {
             return Ok(false);
         }
-        // A slot without a next token computes an unused token at position 0. Its sequence, if any, no
-        // longer needs its KV cache.
+        // A slot without a next token computes an unused token at position 0. Its sequence, if any,
+        // no longer needs its KV cache.
         let positions: Vec<u32> = next.iter().map(|next| next.unwrap_or(0) as u32).collect();
         let sampling = self.slots.iter().zip(&next).flat_map(|(sequence, next)| {
             let sequence = sequence.as_ref().zip(*next);

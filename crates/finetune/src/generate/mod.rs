@@ -164,8 +164,8 @@ impl Generator {
         self.stream.context()
     }
 
-    /// The report of the program of the last step, of several sequences if there was one; `None` before
-    /// the first step.
+    /// The report of the program of the last step, of several sequences if there was one; `None`
+    /// before the first step.
     pub fn report(&self) -> Option<&Report> {
         let several = self.several.as_ref().and_then(|several| several.replayed().report());
         several.or(self.programs.replayed().report())

@@ -120,8 +120,9 @@ impl GenerationWorkload {
         Ok(())
     }
 
-    /// Takes the `sequence` from `prefilled`, which has one sequence whose first `tokens` positions are
-    /// computed. The rest of the sequence's cache becomes 0, as [`GenerationWorkload::clear`] says.
+    /// Takes the `sequence` from `prefilled`, which has one sequence whose first `tokens` positions
+    /// are computed. The rest of the sequence's cache becomes 0, as [`GenerationWorkload::clear`]
+    /// says.
     pub(super) fn take_over(
         &self,
         stream: &Stream,
@@ -136,8 +137,8 @@ impl GenerationWorkload {
             for (to, (from, words)) in to.words().into_iter().zip(from.words()) {
                 let (to, computed) =
                     (of_sequence(to.0, words), words / self.sizes.capacity() * tokens);
-                // SAFETY: a sequence has this many words in both buffers. Programs that use them run
-                // on this stream, and freeing them waits for the context.
+                // SAFETY: a sequence has this many words in both buffers. Programs that use them
+                // run on this stream, and freeing them waits for the context.
                 unsafe { stream.memset_d32(to, 0, words) }?;
                 // SAFETY: as above; `tokens` are at most the capacity.
                 unsafe { stream.memcpy_dtod(to, from, computed * word) }?;

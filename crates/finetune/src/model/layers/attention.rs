@@ -151,10 +151,10 @@ impl Attention {
 
     /// Appends the block over one token of each sequence and adds it to `residual`.
     ///
-    /// One launch computes q, k and v of one sequence, and of several sequences if these layers use skinny
-    /// products; otherwise there are three. The attention kernel fuses the norms of heads and RoPE.
-    /// For one sequence it also fuses the second LoRA products, if all have the same rank and scale and
-    /// no DoRA.
+    /// One launch computes q, k and v of one sequence, and of several sequences if these layers use
+    /// skinny products; otherwise there are three. The attention kernel fuses the norms of heads
+    /// and RoPE. For one sequence it also fuses the second LoRA products, if all have the same rank
+    /// and scale and no DoRA.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,

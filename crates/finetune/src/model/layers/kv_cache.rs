@@ -132,8 +132,8 @@ impl LayerKv {
         builder.launch(combine.launch())
     }
 
-    /// Appends the keys and values of new tokens of one sequence to the cache, and their attention as
-    /// products over every position that the pass can attend to. A bf16 cache requires bf16
+    /// Appends the keys and values of new tokens of one sequence to the cache, and their attention
+    /// as products over every position that the pass can attend to. A bf16 cache requires bf16
     /// products, whatever the `compute` of the layers.
     pub(super) fn prefill(
         &self,

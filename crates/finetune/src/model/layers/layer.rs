@@ -106,8 +106,8 @@ impl Layer {
         Ok(self.forward_mlp(builder, x)?.0)
     }
 
-    /// Appends the layer over one token of each sequence. `next` is the weight that is read after the
-    /// layer.
+    /// Appends the layer over one token of each sequence. `next` is the weight that is read after
+    /// the layer.
     pub(in crate::model) fn decode(
         &self,
         builder: &mut Builder,

@@ -151,8 +151,8 @@ impl Mlp {
         Ok(([gate, up], inner.into()))
     }
 
-    /// Appends the MLP over one token of each sequence and adds it to `residual`. `next` is the weight
-    /// that is read after the MLP.
+    /// Appends the MLP over one token of each sequence and adds it to `residual`. `next` is the
+    /// weight that is read after the MLP.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,

@@ -1,5 +1,5 @@
-//! Linear layers of a decode step of several sequences: few rows and bf16 weights. Layers that read the
-//! same input share a launch, which also adds bias and residual.
+//! Linear layers of a decode step of several sequences: few rows and bf16 weights. Layers that read
+//! the same input share a launch, which also adds bias and residual.
 
 use half::bf16;
 use retrograph_kernels::ops::{DType, SkinnyFprop, SkinnyLayer, SkinnySwiGlu, TensorView};

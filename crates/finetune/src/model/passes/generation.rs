@@ -94,8 +94,8 @@ impl GenerationPass {
     /// Describes decoding: one token of each sequence, which the previous pass sampled.
     ///
     /// # Errors
-    /// As [`GenerationPass::prefill`], or if there are several sequences and attention scores have a
-    /// cap.
+    /// As [`GenerationPass::prefill`], or if there are several sequences and attention scores have
+    /// a cap.
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
         let batch = cache.batch;
         let name = if batch == 1 { "next token" } else { "next tokens" };

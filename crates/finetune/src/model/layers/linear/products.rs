@@ -39,8 +39,8 @@ pub(super) struct Products {
     pub(super) forward_splits: usize,
     /// Split-K of the gradient of the input; 1 for none.
     pub(super) backward_splits: usize,
-    /// Whether the product is one of a decode step of several sequences: it reads x in bf16, and adds
-    /// the residual.
+    /// Whether the product is one of a decode step of several sequences: it reads x in bf16, and
+    /// adds the residual.
     pub(super) is_skinny: bool,
     /// Launches of the same sizes that run concurrently with each product, and with one launch of
     /// all layers that have the same input and sizes.
