@@ -47,8 +47,8 @@ pub enum Problem {
     Decode {
         /// Blocks for the query heads.
         head_blocks: u32,
-        /// Splits of the cache.
-        splits: u32,
+        /// Blocks for the splits of the cache.
+        split_blocks: u32,
         /// Sequences, each with its own cache.
         batch: u32,
         /// Bytes of shared memory of a block.
@@ -176,7 +176,7 @@ impl Problem {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
-        problems.push(Self::Decode { head_blocks: a, splits: b, batch: 1, shared_bytes: 0 });
+        problems.push(Self::Decode { head_blocks: a, split_blocks: b, batch: 1, shared_bytes: 0 });
         for first in [DType::F32, DType::Bf16] {
             for second in [DType::F32, DType::Bf16] {
                 let (rows, columns, dtypes) = (a, b, [first, second]);

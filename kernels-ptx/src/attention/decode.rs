@@ -16,17 +16,18 @@
 //! last `window` are not read. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
 //! and value.
 //!
-//! **Grid.** Splits: a block of eight warps handles one split of one sequence for up to eight heads
-//! of a group, which share keys and values. Blocks past the length or before the window return at
-//! once. A block first prefetches the earlier positions of its split into L2, then computes the
-//! queries of the new token. The blocks of the last split also compute its key and value, and the
-//! first block of each group writes them. The products are computed by tensor cores for caches in
-//! bf16 ([`mma`]), and otherwise by fused multiply-adds ([`fma`]). Combine: one block of 128
-//! threads per head and sequence, one thread per element.
+//! **Grid.** Splits: a block of eight warps handles splits of one sequence for up to eight heads of
+//! a group, which share keys and values: every `nctaid.y`-th split, one after the other. Blocks
+//! without a split inside length and window return at once. A block first prefetches its first
+//! split into L2, then computes the queries of the new token. The block with the last split also
+//! computes its key and value, and the first block of each group writes them. The products are
+//! computed by tensor cores for caches in bf16 ([`mma`]), and otherwise by fused multiply-adds
+//! ([`fma`]). Combine: one block of 128 threads per head and sequence, one thread per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order. Warps are added in order, the new
-//! position last, and then splits in order. The assignment of positions to splits depends only on
-//! `split_len`, and no sum on the number of heads of a block.
+//! position last. Combine adds the values of the splits in order, and their sums of exponentials
+//! per lane and then by a tree. The assignment of positions to splits depends only on `split_len`,
+//! and no sum on the number of blocks.
 
 mod combine;
 mod fma;
@@ -104,80 +105,115 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let DecodeAttentionParameters { kv_heads, group, block_heads, group_blocks, .. } =
             parameters;
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
-        let DecodeAttentionParameters { head_dim, split_len, window, scale, .. } = parameters;
+        let DecodeAttentionParameters { head_dim, splits, split_len, window, scale, .. } =
+            parameters;
         let sequence = k.ctaid_z();
         let heads = Heads::of_block(k, group, [block_heads, group_blocks]);
         let new_token = NewToken::new(k, (target, dtype), (&parameters, sequence));
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
-        let split = k.ctaid_y();
         // Computes independent values while the position is in flight.
         let position = position.load(sequence);
         new_token.project_queries(heads);
-        let length = (position + 1).min(capacity);
-        let (start, seen) = (split * split_len, position + 1);
-        let first = start.max(seen - seen.min(window));
-        let end = length.min(start + split_len);
-        k.return_if(first.ge(end));
-        let count = end - first;
+        let seen = position + 1;
+        let (length, window_start) = (seen.min(capacity), seen - seen.min(window));
+        // The splits of this block, from the first one that is not before the window.
+        let (split, stride) = (k.var(k.ctaid_y()), k.nctaid_y());
+        let before = window_start.min(length);
+        let is_before = || ((split.get() + 1) * split_len).le(before);
+        k.while_loop(is_before, || split.add_assign(stride));
+        k.return_if((split.get() * split_len).max(window_start).ge(length));
+
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
         let shift = dtype.bytes().ilog2();
-        let start = (first.mul_wide(width) + (heads.kv_head * head_dim).cast::<u64>()) << shift;
-        let [keys, values] = new_token.caches.map(|cache| cache + start);
-        let vector = if by_mma { 8 } else { 4 };
-        let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
-            & (width & (vector - 1)).eq(0);
-        // The new position is the last one of the last split, unless the cache is full.
-        let is_new = position.lt(capacity) & (first + count).eq(length);
-        let old = is_new.select(count - 1, count);
-        let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
+        let caches = new_token.caches;
+        let first_row = new_token.first_row + ((heads.kv_head * head_dim).cast::<u64>() << shift);
         let (scores, scores_len) = (new_token.shared_end(), block_heads * split_len);
-        let split_of_heads = Split {
-            k: *k,
-            target,
-            dtype,
-            lane,
-            warp,
-            new_token: &new_token,
-            heads,
-            head_dim,
-            width,
-            keys,
-            values,
-            rows_aligned,
-            is_new,
-            old,
-            split_len,
-            scores,
-            other_scores: by_mma.then(|| scores.at(scores_len)),
-            sums: scores.at(scores_len * 2),
+        let next_split = || {
+            let start = split.get() * split_len;
+            let (first, end) = (start.max(window_start), length.min(start + split_len));
+            // The new position is the last one of the last split, unless the cache is full.
+            let (is_new, count) = (end.eq(seen), end - first);
+            let offset = first_row + (first.mul_wide(width) << shift);
+            let [keys, values] = caches.map(|cache| cache + offset);
+            let vector = if by_mma { 8 } else { 4 };
+            let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
+                & (width & (vector - 1)).eq(0);
+            Split {
+                k: *k,
+                target,
+                dtype,
+                lane,
+                warp,
+                new_token: &new_token,
+                heads,
+                head_dim,
+                width,
+                keys,
+                values,
+                rows_aligned,
+                is_new,
+                count,
+                old: is_new.select(count - 1, count),
+                split_len,
+                scores,
+                other_scores: by_mma.then(|| scores.at(scores_len)),
+                sums: scores.at(scores_len * 2),
+            }
         };
-        split_of_heads.prefetch();
-        new_token.compute(heads, position, (is_new, rows));
+        next_split().prefetch();
+        let is_new = has_last_split(k, length, (split.get(), [splits, split_len]));
+        let offset = first_row + (position.mul_wide(width) << shift);
+        let rows = caches.map(|cache| cache + offset);
+        new_token.compute(heads, position, (position.lt(capacity) & is_new, rows));
 
-        match by_mma {
-            true => mma::store_scores(&split_of_heads),
-            false => fma::store_scores(&split_of_heads),
-        }
-        split_of_heads.store_new_scores();
-        k.barrier();
-        // The index of the partial result of the first head of this block.
-        let (heads_of_sequence, splits) = (kv_heads * group, k.nctaid_y());
-        let index = (sequence * heads_of_sequence + heads.first) * splits + split;
-        k.when(warp.lt(heads.count), || {
-            let [max, sum] = split_of_heads.exponentials(warp, count, scale);
-            k.when(lane.eq(0), || stats.store_vec2((index + warp * splits) * 2, [max, sum]));
-        });
-        k.barrier();
-        let partials =
-            Partials { first: partials.at(index.mul_wide(head_dim)), stride: splits * head_dim };
-        match by_mma {
-            true => mma::add_values(&split_of_heads, partials),
-            false => fma::add_values(&split_of_heads, partials),
-        }
+        // The index of the partial results of the first head of this block.
+        let first_index = (sequence * (kv_heads * group) + heads.first) * splits;
+        k.while_loop(
+            || (split.get() * split_len).lt(length),
+            || {
+                let (part, index) = (next_split(), split.get());
+                split.add_assign(stride);
+                k.when((split.get() * split_len).lt(length), || next_split().prefetch());
+                match by_mma {
+                    true => mma::store_scores(&part),
+                    false => fma::store_scores(&part),
+                }
+                part.store_new_scores();
+                k.barrier();
+                let index = first_index + index;
+                k.when(warp.lt(heads.count), || {
+                    let [max, sum] = part.exponentials(warp, scale);
+                    k.when(lane.eq(0), || {
+                        stats.store_vec2((index + warp * splits) * 2, [max, sum])
+                    });
+                });
+                k.barrier();
+                let partials = Partials {
+                    first: partials.at(index.mul_wide(head_dim)),
+                    stride: splits * head_dim,
+                };
+                match by_mma {
+                    true => mma::add_values(&part, partials),
+                    false => fma::add_values(&part, partials),
+                }
+            },
+        );
     })
+}
+
+/// Whether a block whose first split is `first` has the last split of `length` positions.
+fn has_last_split<'k>(
+    k: &Kernel<'k>,
+    length: Value<'k, u32>,
+    (first, [splits, split_len]): (Value<'k, u32>, [Value<'k, u32>; 2]),
+) -> Pred<'k> {
+    let (stride, distance) = (k.nctaid_y(), k.var(length - first * split_len - 1));
+    // Blocks with one split need no division.
+    k.when(stride.lt(splits), || distance.update(|distance| distance % (stride * split_len)));
+    distance.get().lt(split_len)
 }
 
 /// The partial results of the heads of a block.
@@ -214,8 +250,10 @@ struct Split<'a, 'k> {
     values: Value<'k, u64>,
     /// Whether all rows start at a multiple of the largest vector.
     rows_aligned: Pred<'k>,
-    /// Whether the split also has the new token, and the number of its other positions.
+    /// Whether the split has the new token, the number of its positions, and of its other
+    /// positions.
     is_new: Pred<'k>,
+    count: Value<'k, u32>,
     old: Value<'k, u32>,
     split_len: Value<'k, u32>,
     /// `[heads, split_len]`: dot products of queries and keys, then their exponentials.
@@ -267,15 +305,10 @@ impl<'k> Split<'_, 'k> {
         });
     }
 
-    /// Replaces the `count` dot products of a head by `exp(scale · dot − max)` and returns maximum
+    /// Replaces the dot products of a head by `exp(scale · dot − max)` and returns maximum
     /// and sum. A warp executes it. If all scores are −∞, the exponentials are 0.
-    fn exponentials(
-        &self,
-        head: Value<'k, u32>,
-        count: Value<'k, u32>,
-        scale: Value<'k, f32>,
-    ) -> [Value<'k, f32>; 2] {
-        let k = self.k;
+    fn exponentials(&self, head: Value<'k, u32>, scale: Value<'k, f32>) -> [Value<'k, f32>; 2] {
+        let (k, count) = (self.k, self.count);
         let first = head * self.split_len;
         let scores = self.scores.at(first);
         let score = |j: Value<'k, u32>| {

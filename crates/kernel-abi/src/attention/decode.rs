@@ -54,6 +54,8 @@ parameters! {
         block_heads: u32,
         /// Blocks for the heads of a group.
         group_blocks: u32,
+        /// Number of splits of the capacity.
+        splits: u32,
         /// Positions of a split.
         split_len: u32,
         /// The most positions that the token attends to, itself included.

@@ -33,13 +33,17 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
+/// The most blocks per SM for splits of 64 positions; longer splits have more, as their blocks
+/// spend less of their time on queries. About three run at a time; the others balance the load.
+const BLOCKS_PER_SM: u32 = 6;
+
 /// Blocks of heads, for each split and sequence.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    let Problem::Decode { head_blocks, splits, batch, shared_bytes } = *problem else {
+    let Problem::Decode { head_blocks, split_blocks, batch, shared_bytes } = *problem else {
         return None;
     };
     Some(Dispatch {
-        grid: [head_blocks, splits, batch],
+        grid: [head_blocks, split_blocks, batch],
         shared_bytes,
         ..linear(entry, 1, abi::DECODE_THREADS)
     })
@@ -196,6 +200,7 @@ impl<B: Copy> DecodeAttention<B> {
             group,
             block_heads,
             group_blocks,
+            splits: sizes.splits,
             split_len,
             window: check_window(check, window)?,
             head_dim,
@@ -209,10 +214,11 @@ impl<B: Copy> DecodeAttention<B> {
             KvCache::F32(_) => &DECODE_ATTENTION,
             KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
         };
-        let Sizes { splits, batch, .. } = sizes;
         let head_blocks = kv_heads * group_blocks;
+        let split_blocks = sizes.split_blocks(head_blocks, split_len);
         let shared_bytes = abi::decode_shared_bytes(block_heads, head_dim, split_len);
-        let problem = Problem::Decode { head_blocks, splits, batch, shared_bytes };
+        let problem =
+            Problem::Decode { head_blocks, split_blocks, batch: sizes.batch, shared_bytes };
         Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 
@@ -288,6 +294,13 @@ impl Sizes {
             fills && abi::decode_shared_bytes(*heads, head_dim, split_len) <= MAX_SHARED_BYTES
         };
         (2..=group.min(abi::DECODE_MAX_BLOCK_HEADS)).rev().find(fits).unwrap_or(1)
+    }
+
+    /// Blocks for the splits: one for each, unless many blocks then compute the same queries.
+    fn split_blocks(&self, head_blocks: u32, split_len: u32) -> u32 {
+        let others = u64::from(head_blocks) * u64::from(self.batch);
+        let most = u64::from(BLOCKS_PER_SM * SMS * split_len.div_ceil(64)) / others.max(1);
+        most.clamp(1, self.splits.into()) as u32
     }
 }
 

@@ -398,7 +398,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         assert!(error(odd.launch()).contains("whole positions of each sequence"));
     }
     let none = DecodeAttention { position: View::new("positions", 0), ..one };
-    assert!(error(none.launch()).contains("a position for each text"));
+    assert!(error(none.launch()).contains("a position for each sequence"));
     let short = DecodeAttention { position: View::new("positions", 2), ..one };
     assert!(short.launch().is_err());
     let sum =

@@ -16,7 +16,7 @@ use crate::kv_cache_bf16::{caches, contents};
 use crate::products::fprop;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
-const POSITIONS: usize = 300;
+const POSITIONS: usize = 1200;
 const EPS: f32 = 1e-6;
 
 /// A projection, and its LoRA update.
@@ -31,6 +31,7 @@ struct Part {
 struct Case {
     shape: KvCacheShape,
     position: usize,
+    window: Option<u32>,
     format: Format,
     parts: [Part; 3],
     gammas: [Option<Vec<f32>>; 2],
@@ -58,7 +59,7 @@ impl Case {
             if format == Format::Bf16 { rounded(&past) } else { past }
         });
         let gammas = [(); 2].map(|()| Some(data.uniform(head_dim, 2.0)));
-        Self { shape, position, format, parts, gammas, past, low_scale: 0.5 }
+        Self { shape, position, window: None, format, parts, gammas, past, low_scale: 0.5 }
     }
 
     /// The output and both caches.
@@ -126,8 +127,10 @@ impl Case {
         }
         let capacity = (self.position + 1).min(self.shape.capacity);
         let [keys, values] = &expected;
-        let out =
-            decode_attention(&q, (keys, values), 0..capacity, (self.shape, self.scale().into()));
+        let start =
+            self.window.map_or(0, |window| (self.position + 1).saturating_sub(window as usize));
+        let (seen, scale) = (start..capacity, self.scale().into());
+        let out = decode_attention(&q, (keys, values), seen, (self.shape, scale));
         Tolerance::relative(tolerance / 2.0).absolute(tolerance).check(&found[0], &out, what);
         if self.format == Format::Bf16 {
             assert!(
@@ -180,7 +183,7 @@ fn run(sequences: &[&Case], (data_of, cache_positions): ([bool; 3], usize)) -> V
     let rounded = device.upload(&vec![bf16::NAN; out.len()]);
     let positions: Vec<_> = sequences.iter().map(|sequence| sequence.position as u32).collect();
     let position = device.upload(&positions);
-    let (window, scale) = (None, first.scale());
+    let (window, scale) = (first.window, first.scale());
     let attention =
         DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, window, scale };
     device.run(&attention.launch().unwrap());
@@ -308,6 +311,34 @@ fn the_heads_of_a_block_change_no_bit() {
                         format!("{heads} heads of {head_dim} in {blocks} blocks, {format:?}");
                     same_bits(&found.concat(), &alone, &what);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_splits_of_a_block_change_no_bit() {
+    let mut data = Data::new("cache splits of a block");
+    for format in [Format::F32, Format::Bf16] {
+        let first = Case::new(&mut data, [1024, 2, 1, 8], (1023, 4, format));
+        // The more sequences there are, the more of 16 splits a block has: 2, 3 and all.
+        for (window, count) in [(None, 60), (None, 400), (Some(90), 60), (Some(600), 130)] {
+            // The cache of the last sequence is full.
+            let cases = [1023, 639, 640, 900, 63, 0, 1100].map(|position| {
+                let other = Case::new(&mut data, [1024, 2, 1, 8], (position, 4, format));
+                let parts = [0, 1, 2]
+                    .map(|at| Part { b: first.parts[at].b.clone(), ..other.parts[at].clone() });
+                Case { parts, window, gammas: first.gammas.clone(), ..other }
+            });
+            let alone = cases.each_ref().map(|case| {
+                case.check([true; 3], &format!("position {} of {window:?}", case.position));
+                case.run([true; 3]).concat()
+            });
+            let sequences: Vec<_> = cases.iter().cycle().take(count).collect();
+            let found = run(&sequences, ([true; 3], first.shape.capacity));
+            for (index, found) in found.into_iter().enumerate() {
+                let what = format!("{index} of {count}, window {window:?}, {format:?}");
+                same_bits(&found.concat(), &alone[index % cases.len()], &what);
             }
         }
     }

@@ -11,15 +11,18 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 use crate::primitives::bf16::pack;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
+use crate::primitives::registers::{Registers, registers, set, values};
 
-/// Splits in flight.
-const SPLITS_IN_FLIGHT: u32 = 16;
+/// Splits that are loaded before their number is known.
+const FIRST: usize = 16;
+/// Splits of a later chunk, one per lane. Their values are in flight together.
+const CHUNK: usize = 32;
 
 /// The entry.
 pub(super) fn entry(target: SmTarget) -> Entry {
     Kernel::build(DECODE_ATTENTION_COMBINE.entry(), |k| {
         k.max_threads(THREADS);
-        k.min_blocks(6);
+        k.min_blocks(4);
         let parameters = DecodeCombineParameters::declare(&mut Declarations(*k));
         let DecodeCombineParameters { partials, stats, position, capacity, .. } = parameters;
         let DecodeCombineParameters { out, out_bf16, .. } = parameters;
@@ -34,28 +37,30 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         let partials = partials.at((head * splits).mul_wide(head_dim));
         let splits = Splits { stats, partials, head_dim, last: splits - 1 };
         // The first splits are in flight before their number is known.
-        let first_splits = splits.load(k.constant(0), k.tid_x());
-        let max_of_lane = stats.load(k.lane().min(splits.last) * 2);
+        let first_stats = splits.stats(k.lane());
+        let first_values: Registers<'_, FIRST> = registers(k, 0.0);
+        set(&first_values, splits.values::<FIRST>(k.constant(0), k.tid_x()));
         let length = (position + 1).min(capacity);
         let end = ((length + (split_len - 1)) / split_len).min(splits.last + 1);
         let seen = position + 1;
         let used = [(seen - seen.min(window)) / split_len, end];
-        let max = k.var(is_in(k.lane(), used).select(max_of_lane, f32::NEG_INFINITY));
+        let max = k.var(is_in(k.lane(), used).select(first_stats[0], f32::NEG_INFINITY));
         k.range(k.lane() + 32, end, 32, |split| {
             k.when(is_in(split, used), || max.update(|max| max.max(stats.load(split * 2))));
         });
         let max = k.warp_max(max.get());
         k.range(0u32, head_dim, THREADS, |first_column| {
-            let (i, start) = (first_column + k.tid_x(), k.var(0u32));
+            let i = first_column + k.tid_x();
+            k.when(first_column.gt(0), || {
+                set(&first_values, splits.values::<FIRST>(k.constant(0), i));
+            });
             let sums = Sums { k: *k, used, max, sum: k.var(0.0f32), total: k.var(0.0f32) };
-            k.when(first_column.eq(0), || {
-                sums.add(k.constant(0), &first_splits);
-                start.set(SPLITS_IN_FLIGHT);
+            sums.add(k.constant(0), first_stats, values(&first_values));
+            k.range(FIRST as u32, end, CHUNK as u32, |first| {
+                let stats = splits.stats(first + k.lane());
+                sums.add(first, stats, splits.values::<CHUNK>(first, i));
             });
-            k.range(start.get(), end, SPLITS_IN_FLIGHT, |first| {
-                sums.add(first, &splits.load(first, i))
-            });
-            let result = sums.total.get() / sums.sum.get();
+            let result = sums.total.get() / k.warp_sum(sums.sum.get());
             let index = head * head_dim + i;
             k.when(i.lt(head_dim) & !out.is_null(), || out.store(index, result));
             k.when(i.lt(head_dim) & !out_bf16.is_null(), || {
@@ -79,25 +84,23 @@ struct Splits<'k> {
     last: Value<'k, u32>,
 }
 
-/// A thread's values of consecutive splits.
-struct Loaded<'k> {
-    /// Maximum and sum of the split of this lane.
-    stats: [Value<'k, f32>; 2],
-    /// One output element of each split.
-    values: Vec<Value<'k, f32>>,
-}
-
 impl<'k> Splits<'k> {
+    /// Maximum and sum of a split, or of the last one.
+    fn stats(&self, split: Value<'k, u32>) -> [Value<'k, f32>; 2] {
+        self.stats.load_vec2(split.min(self.last) * 2)
+    }
+
     /// Element `i` of the splits from `first` on. Splits past the end repeat the last one.
-    fn load(&self, first: Value<'k, u32>, i: Value<'k, u32>) -> Loaded<'k> {
+    fn values<const N: usize>(
+        &self,
+        first: Value<'k, u32>,
+        i: Value<'k, u32>,
+    ) -> [Value<'k, f32>; N] {
         let i = i.min(self.head_dim - 1).cast::<u64>();
-        let lane = i.kernel().lane();
-        let stats = self.stats.load_vec2((first + lane).min(self.last) * 2);
-        let value = |step: u32| {
-            let split = (first + step).min(self.last);
+        std::array::from_fn(|step| {
+            let split = (first + step as u32).min(self.last);
             self.partials.load(split.mul_wide(self.head_dim) + i)
-        };
-        Loaded { stats, values: (0..SPLITS_IN_FLIGHT).map(value).collect() }
+        })
     }
 }
 
@@ -107,23 +110,26 @@ struct Sums<'k> {
     /// First and end of the splits that have positions; the others were not written.
     used: [Value<'k, u32>; 2],
     max: Value<'k, f32>,
+    /// The weighted sums of the splits of this lane.
     sum: Var<'k, f32>,
     total: Var<'k, f32>,
 }
 
 impl<'k> Sums<'k> {
-    /// Adds the splits from `first` on. All lanes must participate.
-    fn add(&self, first: Value<'k, u32>, loaded: &Loaded<'k>) {
+    /// Adds `N` splits from `first` on, of which a lane has one. All lanes must participate.
+    fn add<const N: usize>(
+        &self,
+        first: Value<'k, u32>,
+        [max_of_split, sum_of_split]: [Value<'k, f32>; 2],
+        values: [Value<'k, f32>; N],
+    ) {
         let Self { k, used, max, sum, total } = self;
-        let [max_of_split, sum_of_split] = loaded.stats;
-        let weight = (max_of_split - *max).exp();
-        for (step, value) in (0..SPLITS_IN_FLIGHT).zip(&loaded.values) {
-            let split = first + step;
-            k.when(is_in(split, *used), || {
-                let [weight, split_sum] = [weight, sum_of_split].map(|it| k.shfl_idx(it, step));
-                sum.update(|sum| weight.fma(split_sum, sum));
-                total.update(|total| weight.fma(*value, total));
-            });
+        let counts = is_in(first + k.lane(), *used) & k.lane().lt(N as u32);
+        let weight = counts.select((max_of_split - *max).exp(), 0.0);
+        k.when(counts, || sum.update(|sum| weight.fma(sum_of_split, sum)));
+        for (step, value) in (0u32..).zip(values) {
+            let weight = k.shfl_idx(weight, step);
+            k.when(is_in(first + step, *used), || total.update(|total| weight.fma(value, total)));
         }
     }
 }

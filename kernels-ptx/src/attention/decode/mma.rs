@@ -61,16 +61,11 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
             let position = j + group + (index & 2) * 4;
             let head = member * 2 + (index & 1);
             k.when(position.lt(old) & head.lt(heads.count), || {
-                let at = head * split_len + position;
+                let (at, dot) = (head * split_len + position, k.var(dot));
+                let is_nan = dot.get().ne(dot.get());
+                k.when(is_nan, || dot.set(exact_dot(split, half, (position, head))));
+                let dot = dot.get();
                 k.when_else(half.eq(0), || split.scores.store(at, dot), || other.store(at, dot));
-                k.when(dot.ne(dot), || {
-                    let dot = exact_dot(split, half, (position, head));
-                    k.when_else(
-                        half.eq(0),
-                        || split.scores.store(at, dot),
-                        || other.store(at, dot),
-                    );
-                });
             });
         }
     });

@@ -35,6 +35,8 @@ pub(super) struct NewToken<'k> {
     angles: [Shared<'k, f32>; 2],
     /// Addresses of the key and the value cache.
     pub(super) caches: [Value<'k, u64>; 2],
+    /// Byte offset of the first row of the sequence.
+    pub(super) first_row: Value<'k, u64>,
     /// The queries of the block, each padded to whole vec4s, and one head of the key and the value.
     pub(super) q: Shared<'k, f32>,
     key: Shared<'k, f32>,
@@ -88,7 +90,8 @@ impl<'k> NewToken<'k> {
             gammas: [q_gamma, k_gamma],
             tables: [cos, sin],
             angles,
-            caches: [key_cache, value_cache].map(|cache| cache.address() + first),
+            caches: [key_cache, value_cache].map(|cache| cache.address()),
+            first_row: first,
             q,
             key,
             v,
