@@ -4,7 +4,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-use retrograph_finetune::temporary::{followed, replace_file};
+use retrograph_finetune::files::{replace_file, resolve_links};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -24,7 +24,7 @@ pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), C
 
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Ok(found) = std::fs::metadata(path) else {
-        return replace_file(&followed(path)?, bytes);
+        return replace_file(&resolve_links(path)?, bytes);
     };
     if let Some(mut stream) = standard_stream(&found) {
         return stream.write_all(bytes);

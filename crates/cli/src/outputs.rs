@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::temporary::{folder_of, followed, require_writable};
+use retrograph_finetune::files::{folder_of, require_writable, resolve_links};
 
 use crate::error::CliError;
 use crate::file::standard_stream;
@@ -100,7 +100,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| {
         // A link may lead to a file that does not exist yet.
-        let path = followed(path).unwrap_or_else(|_| path.to_owned());
+        let path = resolve_links(path).unwrap_or_else(|_| path.to_owned());
         match path.file_name() {
             Some(name) => resolved(folder_of(&path)).join(name),
             None => path,

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::Checkpoint;
 use retrograph_finetune::export::read_files_of;
-use retrograph_finetune::new_directory::place_of;
+use retrograph_finetune::files::require_writable;
+use retrograph_finetune::files::staging_directory;
 use retrograph_finetune::parameters::inventory;
-use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
     Adapter, AdapterError, AdapterOutput, Data, Device, DeviceChoice, Error, LoraConfig, Mode,
     ModelDirectory, Split, Tokenizer, TrainerOptions, TrainingConfig,
@@ -309,7 +309,7 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
 /// Checks that `folder` can be created or filled. Missing folders above it are created when it is
 /// written.
 fn require_place(what: &'static str, folder: &Path) -> Result<(), CliError> {
-    let place = place_of(folder).and_then(|place| require_writable(&place));
+    let place = staging_directory(folder).and_then(|place| require_writable(&place));
     place.map_err(|reason| CliError::write(what, folder, reason))
 }
 

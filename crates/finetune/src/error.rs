@@ -270,7 +270,7 @@ pub enum Error {
     Adapter(#[from] crate::adapter::AdapterError),
     /// A file cannot be read or written.
     #[error(transparent)]
-    File(#[from] crate::file_error::FileError),
+    File(#[from] crate::files::FileError),
     /// A model cannot be written.
     #[error(transparent)]
     Export(#[from] crate::export::ExportError),

@@ -45,14 +45,13 @@ mod digest;
 pub mod error;
 pub mod evaluate;
 pub mod export;
-mod file_error;
+pub mod files;
 pub mod generate;
 pub mod group;
 pub mod hub;
 pub mod init;
 mod json_file;
 pub mod model;
-pub mod new_directory;
 pub mod parameters;
 mod programs;
 pub mod report;
@@ -61,7 +60,6 @@ mod sample;
 pub mod spec;
 pub mod stage;
 pub mod state;
-pub mod temporary;
 mod tensor_file;
 pub mod tokenizer;
 pub mod trainer;
@@ -84,7 +82,7 @@ pub use device::{Device, DeviceChoice};
 pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
 pub use export::{ExportError, ModelOutput, ModelWeights, WeightType};
-pub use file_error::FileError;
+pub use files::FileError;
 pub use generate::{
     Generated, GenerationBatch, GenerationNeed, GenerationPlan, Generator, GeneratorOptions,
     Request, Sampling, StopReason, StopStrings, TextRequest, TextStream, Tokens,

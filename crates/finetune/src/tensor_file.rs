@@ -11,7 +11,7 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use crate::adapter::AdapterError;
-use crate::file_error::FileError;
+use crate::files::FileError;
 use crate::weight_file::{OpenError, WeightFile, decode};
 
 /// A tensor to write.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use retrograph_finetune::data::Lengths;
-use retrograph_finetune::temporary::require_writable;
+use retrograph_finetune::files::require_writable;
 use retrograph_finetune::{SplitOptions, TokenCache};
 use retrograph_runtime::modules::CacheDir;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::file_error::FileError;
+use crate::files::FileError;
 
 /// Why an adapter cannot be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use super::blocks::{Block, TARGETS_KEY, stored_parts};
 use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, EMBEDDING, HEAD, MAGNITUDES, NORMS, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, LoraModule, LoraTargets};
-use crate::file_error::FileError;
+use crate::files::FileError;
 use crate::json_file::read_json;
 use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::TensorFile;

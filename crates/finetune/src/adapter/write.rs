@@ -10,8 +10,7 @@ use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, LoraModule};
 use crate::error::Error;
-use crate::file_error::FileError;
-use crate::new_directory::{NewDirectory, require_free};
+use crate::files::{FileError, NewDirectory, require_free};
 use crate::parameters::{EMBEDDING as EMBEDDING_WEIGHT, HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::{self, Entry};
 
@@ -43,7 +42,7 @@ impl AdapterOutput<'_> {
 /// # Errors
 /// [`FileError::Occupied`], [`FileError::Write`], [`AdapterError::TrainedNotFinite`], or the
 /// error of `values`. An existing adapter is then unchanged, except in a directory that can only be
-/// filled (see [`new_directory`](crate::new_directory)) if a file cannot be renamed in it.
+/// filled (see [`files`](crate::files)) if a file cannot be renamed in it.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
     lora: LoraConfig,

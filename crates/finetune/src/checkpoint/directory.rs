@@ -12,8 +12,8 @@ use super::read::read_header;
 use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, HeldOutLoss, StateReader, write_checkpoint};
 use crate::error::{Error, Result};
+use crate::files::{builder, resolve_links};
 use crate::parameters::Parameter;
-use crate::temporary::{builder, followed};
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
@@ -267,7 +267,7 @@ impl CheckpointDirectory {
 
     /// Creates the directory, or the directory to which the path is a link.
     fn create_folder(&self) -> std::io::Result<()> {
-        std::fs::create_dir_all(followed(&self.path)?)
+        std::fs::create_dir_all(resolve_links(&self.path)?)
     }
 
     fn require_directory(&self) -> Result<()> {

@@ -13,8 +13,8 @@ use super::header::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, find_digest};
 use super::part::{StatePart, StateReader, state_order};
 use crate::digest::hex;
 use crate::error::{Error, Result};
+use crate::files::builder;
 use crate::parameters::Parameter;
-use crate::temporary::builder;
 use crate::tensor_file::{self, Entry};
 
 /// Prefix of temporary files that become checkpoints.

@@ -9,9 +9,8 @@ use super::copied::{self, GENERATION};
 use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
 use crate::error::{Error, Result};
-use crate::file_error::FileError;
+use crate::files::{FileError, NewDirectory, require_free};
 use crate::hub::{INDEX, ModelDirectory, SINGLE};
-use crate::new_directory::{NewDirectory, require_free};
 use crate::tensor_file::{self, Entry};
 use crate::tokenizer::TOKENIZER_FILE;
 

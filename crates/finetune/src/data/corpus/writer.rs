@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 
 use super::format::{FileKey, Header, hash_ends, hash_words, padding};
 use super::{Corpus, HAS_LOSS, Storage};
-use crate::temporary::file_in;
+use crate::files::file_in;
 
 /// Writes words in order, to memory or to a file. Ends of examples always stay in memory.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 
 use crate::error::Result as CrateResult;
 use crate::export::{ExportError, OnProgress, Progress, WeightType, Written};
-use crate::temporary::{file_in, folder_of};
+use crate::files::{file_in, folder_of};
 
 /// The first bytes of a file.
 const MAGIC: &[u8; 4] = b"GGUF";

@@ -37,7 +37,7 @@ pub fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// If there are too many links.
-pub fn followed(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     /// The limit of Linux.
     const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::file_error::FileError;
-use crate::temporary::{directory_in, folder_of, followed, is_temporary, require_writable};
+use super::error::FileError;
+use super::temporary::{directory_in, folder_of, is_temporary, require_writable, resolve_links};
 
 /// A directory under construction.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl NewDirectory {
     pub(crate) fn create(path: &Path, replaceable: &[&str]) -> Result<Self, FileError> {
         require_free(path, replaceable)?;
         let failed = |source| FileError::Write { path: path.to_owned(), source };
-        let path = followed(path).map_err(failed)?;
+        let path = resolve_links(path).map_err(failed)?;
         let in_place = is_filled_in_place(&path);
         let place = if in_place { &path } else { folder_of(&path) };
         std::fs::create_dir_all(place).map_err(failed)?;
@@ -106,8 +106,8 @@ fn replace(new: &Path, path: &Path, replaceable: &[&str]) -> Result<(), FileErro
 ///
 /// # Errors
 /// If `path` is a link that cannot be followed.
-pub fn place_of(path: &Path) -> io::Result<PathBuf> {
-    let path = followed(path)?;
+pub fn staging_directory(path: &Path) -> io::Result<PathBuf> {
+    let path = resolve_links(path)?;
     if is_filled_in_place(&path) {
         return Ok(path);
     }
@@ -258,8 +258,8 @@ mod tests {
             assert_eq!(std::fs::read_to_string(path(target).join("a")).unwrap(), link);
         }
         assert!(put(&path("itself"), "x").is_err());
-        assert_eq!(place_of(&path("twice")).unwrap(), folder.path());
-        assert_eq!(place_of(&path("deep/er")).unwrap(), folder.path());
+        assert_eq!(staging_directory(&path("twice")).unwrap(), folder.path());
+        assert_eq!(staging_directory(&path("deep/er")).unwrap(), folder.path());
     }
 
     #[test]
@@ -279,8 +279,8 @@ mod tests {
             assert_eq!(files(&path), ["a"]);
         }
         let current = std::env::current_dir().unwrap();
-        assert_eq!(place_of(Path::new(".")).unwrap(), current);
-        assert_eq!(place_of(&current).unwrap(), current);
+        assert_eq!(staging_directory(Path::new(".")).unwrap(), current);
+        assert_eq!(staging_directory(&current).unwrap(), current);
         #[cfg(target_os = "linux")]
         assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(&path));
     }
