@@ -113,6 +113,8 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
+        // An empty cache has no splits; the search for the first one would not end.
+        k.return_if(capacity.eq(0));
         // Computes independent values while the position is in flight.
         let position = position.load(sequence);
         new_token.project_queries(heads);

@@ -17,6 +17,9 @@ use crate::gemm::operand::{GemmSizes, Strides};
 use crate::geometry::MAX_GRID_YZ;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
+/// Positions per split of a cache of at most 16 384 positions.
+pub(super) const SPLIT_LEN: u32 = 64;
+
 gemm_kernels! {
     /// `scores = scale·q·kᵀ` over a cache.
     SCORES_KERNELS and [(&SCORES, NT), (&SCORES_BF16, BF16_NT)];
@@ -57,7 +60,7 @@ impl KvCacheShape {
     /// Positions per split of [`DecodeAttention`](crate::attention::DecodeAttention). Results are
     /// the same for every capacity up to the one at which splits become longer.
     pub(crate) fn split_length(self) -> usize {
-        if self.capacity <= 16_384 { 64 } else { DECODE_MAX_SPLIT_LEN as usize }
+        if self.capacity <= 16_384 { SPLIT_LEN as usize } else { DECODE_MAX_SPLIT_LEN as usize }
     }
 
     /// Number of splits of [`DecodeAttention`](crate::attention::DecodeAttention), each of which

@@ -7,7 +7,7 @@
 
 use retrograph_kernel_abi::attention as abi;
 
-use super::cache::KvCacheShape;
+use super::cache::{KvCacheShape, SPLIT_LEN};
 use super::kv_cache_append::KvCache;
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, SMS, linear};
@@ -33,8 +33,9 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
-/// The most blocks per SM for splits of 64 positions; longer splits have more, as their blocks
-/// spend less of their time on queries. About three run at a time; the others balance the load.
+/// The most blocks per SM for splits of [`SPLIT_LEN`] positions. Longer splits have more, as their
+/// blocks spend less of their time on queries. About three blocks run at a time; the others balance
+/// the load.
 const BLOCKS_PER_SM: u32 = 6;
 
 /// Blocks of heads, for each split and sequence.
@@ -299,7 +300,7 @@ impl Sizes {
     /// Blocks for the splits: one for each, unless many blocks then compute the same queries.
     fn split_blocks(&self, head_blocks: u32, split_len: u32) -> u32 {
         let others = u64::from(head_blocks) * u64::from(self.batch);
-        let most = u64::from(BLOCKS_PER_SM * SMS * split_len.div_ceil(64)) / others.max(1);
+        let most = u64::from(BLOCKS_PER_SM * SMS * split_len.div_ceil(SPLIT_LEN)) / others.max(1);
         most.clamp(1, self.splits.into()) as u32
     }
 }
