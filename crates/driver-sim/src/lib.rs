@@ -85,7 +85,7 @@ pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::LiveObjects;
 pub use refusal::Refused;
 pub use retrograph_ptx_exec::FaultSite;
-pub use retrograph_ptx_exec::memory::POISON;
+pub use retrograph_ptx_exec::memory::{Memory, MemoryError, POISON};
 pub use rule::Rule;
 pub use world::Simulator;
 

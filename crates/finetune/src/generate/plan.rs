@@ -137,7 +137,7 @@ impl GenerationPlan {
         let dtype = self.options.cache_dtype(&self.config);
         let buffer = capacity * model.kv_width() * dtype.bytes() as usize;
         let words = 2 * model.vocab + self.config.dora_norms();
-        // The cache of one sequence, which prefill writes, and those of several.
+        // Prefill writes the cache of one sequence; the batch has its own caches.
         let batches = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.batch));
         let sequence = 2 * model.layers * buffer + words * size_of::<f32>();
         let tables = capacity * model.head_dim() * size_of::<f32>();

@@ -38,7 +38,7 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
 /// the load.
 const BLOCKS_PER_SM: u32 = 6;
 
-/// Blocks of heads, for each split and sequence.
+/// Blocks of heads, of splits, and sequences.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
     let Problem::Decode { head_blocks, split_blocks, batch, shared_bytes } = *problem else {
         return None;
@@ -387,5 +387,24 @@ impl<B: Copy> DecodeAttentionCombine<B> {
         let arguments = parameters.into_arguments();
         let problem = Problem::Items(check.size("batch × heads", blocks)?);
         Ok(Launch { kernel: &DECODE_ATTENTION_COMBINE, problem, arguments })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_several_splits_only_if_there_are_many_blocks() {
+        let blocks = |splits, batch, head_blocks, split_len| {
+            Sizes { heads: 12, splits, batch }.split_blocks(head_blocks, split_len)
+        };
+        assert_eq!(blocks(16, 8, 2, 64), 16);
+        assert_eq!(blocks(128, 1, 2, 64), 128);
+        assert_eq!(blocks(128, 8, 2, 64), 49);
+        // Longer splits have more blocks.
+        assert_eq!(blocks(128, 8, 2, 256), 128);
+        assert_eq!(blocks(512, 8, 2, 256), 198);
+        assert_eq!(blocks(3, u32::MAX, u32::MAX, 64), 1);
     }
 }
