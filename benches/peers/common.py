@@ -45,6 +45,27 @@ def sizes(count):
     return size
 
 
+def generation_arguments(description, option, variants):
+    """Returns the arguments of a script that generates text.
+
+    `option` names the argument with the tokens of the prompt and the capacity of the cache.
+    """
+    made = parser(description)
+    for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
+        made.add_argument(f"--{name}", type=int, required=True)
+    made.add_argument(f"--{option}", dest="size", type=sizes(2), required=True, help="tokens of the prompt x capacity")
+    made.add_argument("--batch", type=int, default=1, help="sequences, all with prompts of this length")
+    made.add_argument("--dtype", choices=("f32", "bf16"), default="bf16", help="of weights, activations and caches")
+    made.add_argument("--variants", type=list_of(str), default=list(variants))
+    arguments = made.parse_args()
+    unknown = set(arguments.variants) - set(variants)
+    if unknown:
+        made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(variants)}")
+    if arguments.size[0] >= arguments.size[1]:
+        made.error(f"--{option}: the prompt must be shorter than the capacity")
+    return arguments
+
+
 def require_torch(arguments):
     """Returns torch. Exits with the reason if it is missing or finds no GPU."""
     if arguments.dry_run:

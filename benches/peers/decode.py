@@ -4,47 +4,25 @@ Prints one JSON line per variant: eager, captured as one CUDA graph, and compile
 product each.
 """
 
-from common import Nvml, back_to_back, captured, emit, list_of, machine, parser, require_torch, sizes, summary, timed
+from common import Nvml, back_to_back, captured, emit, generation_arguments, machine, require_torch, summary, timed
 
 VARIANTS = ("eager", "captured", "compiled")
-
-
-def parse():
-    made = parser(__doc__)
-    for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
-        made.add_argument(f"--{name}", type=int, required=True)
-    made.add_argument("--decode", type=sizes(2), required=True, help="position x capacity")
-    made.add_argument("--batch", type=int, default=1, help="sequences that are decoded together, all at one position")
-    made.add_argument("--dtype", choices=("f32", "bf16"), default="bf16", help="of weights, activations and caches")
-    made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
-    arguments = made.parse_args()
-    unknown = set(arguments.variants) - set(VARIANTS)
-    if unknown:
-        made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
-    if arguments.decode[0] >= arguments.decode[1]:
-        made.error("--decode: the position must be below the capacity")
-    return arguments
 
 
 def decoder(torch, arguments):
     """Returns a function that maps a token and its position to the next token."""
     import torch.nn.functional as F
-    from model import Options, Transformer, rope_tables, rotate
+    from model import generator, rope_tables, rotate
 
-    names = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocab")
-    shape = {name: getattr(arguments, name) for name in names}
-    dtype = torch.float32 if arguments.dtype == "f32" else torch.bfloat16
-    options = Options(**shape, dtype=dtype, targets=(), rank=0, merged=True)
-    capacity, head_dim = arguments.decode[1], options.head_dim
-    model = Transformer(options, capacity)
-    cache = lambda: torch.zeros(arguments.batch, options.kv_heads, capacity, head_dim, dtype=dtype)
-    caches = [(cache(), cache()) for _ in model.layers]
+    capacity = arguments.size[1]
+    model, caches = generator(arguments, capacity)
     cached_positions = torch.arange(capacity)
 
     def decode(token, position):
-        cos, sin = rope_tables(position, head_dim, dtype)
-        mask = (cached_positions <= position)[None, None, None]
         x = model.embedding(token)[:, None]
+        head_dim = model.layers[0].head_dim
+        cos, sin = rope_tables(position, head_dim, x.dtype)
+        mask = (cached_positions <= position)[None, None, None]
         for layer, (keys, values) in zip(model.layers, caches):
             parts = layer.qkv(layer.attention_norm(x))
             q, k, v = (part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in parts)
@@ -64,7 +42,7 @@ def decoder(torch, arguments):
 
 
 def main():
-    arguments = parse()
+    arguments = generation_arguments(__doc__, "decode", VARIANTS)
     torch = require_torch(arguments)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_grad_enabled(False)
@@ -72,7 +50,7 @@ def main():
     with torch.device("cuda"):
         decode = decoder(torch, arguments)
         token = torch.zeros(arguments.batch, dtype=torch.long)
-        position = torch.full((1,), arguments.decode[0])
+        position = torch.full((1,), arguments.size[0])
     for variant in arguments.variants:
         try:
             function = torch.compile(decode, dynamic=False) if variant == "compiled" else decode

@@ -91,6 +91,17 @@ class Projections(nn.Module):
         return [part for group in self.groups for part in group(x)]
 
 
+def generator(arguments, seq):
+    """Returns a model for generation with RoPE tables of `seq` positions, and the caches of its layers."""
+    names = ("layers", "hidden", "intermediate", "heads", "kv_heads", "vocab")
+    shape = {name: getattr(arguments, name) for name in names}
+    dtype = torch.float32 if arguments.dtype == "f32" else torch.bfloat16
+    options = Options(**shape, dtype=dtype, targets=(), rank=0, merged=True)
+    sizes = (arguments.batch, options.kv_heads, arguments.size[1], options.head_dim)
+    model = Transformer(options, seq)
+    return model, [(torch.zeros(sizes, dtype=dtype), torch.zeros(sizes, dtype=dtype)) for _ in model.layers]
+
+
 def rotate(x, cos, sin):
     """Applies RoPE to the two halves of each head."""
     low, high = x.chunk(2, -1)
