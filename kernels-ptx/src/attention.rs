@@ -16,6 +16,9 @@
 //! **Mask.** Causal. `first_key` is 0, or data of the launch, which expresses packed documents and
 //! sliding windows; see [`row_bounds`]. Fully masked tiles are skipped.
 //!
+//! **Prefill.** The queries are new tokens at consecutive positions, keys and values the KV cache
+//! of their sequence, and the window is a number. There is no backward pass and no log-sum-exp.
+//!
 //! **bf16.** Probabilities and score gradients are rounded in registers.
 //!
 //! **f32.** From sm_80 on, each product takes three tf32 products, as in `gemm/mainloop/tf32x3.rs`.
@@ -55,23 +58,33 @@ mod wgmma;
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::{Entry, Module};
+use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
 use backward::Side;
-use config::Config;
+use config::{Config, Pass};
 
 /// Rows of a tile that a block loops over.
 const TILE_ROWS: u32 = 32;
 
 /// Builds the image of the forward pass in bf16.
 pub(crate) fn forward_bf16(target: SmTarget) -> Module {
-    forward_image(target, DType::Bf16)
+    forward_image((target, DType::Bf16), Pass::Sequences)
 }
 
 /// Builds the image of the forward pass in f32.
 pub(crate) fn forward_f32(target: SmTarget) -> Module {
-    forward_image(target, DType::F32)
+    forward_image((target, DType::F32), Pass::Sequences)
+}
+
+/// Builds the image of prefill in bf16.
+pub(crate) fn prefill_bf16(target: SmTarget) -> Module {
+    forward_image((target, DType::Bf16), Pass::Prefill)
+}
+
+/// Builds the image of prefill in f32.
+pub(crate) fn prefill_f32(target: SmTarget) -> Module {
+    forward_image((target, DType::F32), Pass::Prefill)
 }
 
 /// Builds the image of the backward pass in bf16.
@@ -84,10 +97,12 @@ pub(crate) fn backward_f32(target: SmTarget) -> Module {
     backward_image(target, DType::F32)
 }
 
-fn forward_image(target: SmTarget, dtype: DType) -> Module {
-    let entries = Config::all(target, dtype).map(forward::entry).into_iter();
-    let entries =
-        entries.chain(wgmma_entries((target, dtype), |config| vec![wgmma::forward::entry(config)]));
+fn forward_image((target, dtype): (SmTarget, DType), pass: Pass) -> Module {
+    let portable = Config::all(target, dtype).map(|config| forward::entry(config, pass));
+    let wgmma = wgmma::Config::all(target, dtype).into_iter();
+    let wgmma = wgmma.filter(|config| config.passes().contains(&pass));
+    let wgmma = wgmma.map(|config| wgmma::forward::entry(config, pass));
+    let entries = portable.into_iter().chain(wgmma);
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
@@ -99,25 +114,19 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
             module = module.entry(backward::entry(config, side));
         }
     }
-    let entries = wgmma_entries((target, dtype), |config| {
-        vec![wgmma::grad_q::entry(config), wgmma::grad_kv::entry(config)]
-    });
+    let entries = wgmma::Config::all(target, dtype)
+        .into_iter()
+        .flat_map(|config| [wgmma::grad_q::entry(config), wgmma::grad_kv::entry(config)]);
     entries.fold(module, ModuleBuilder::entry).build()
-}
-
-/// The `wgmma` entries that `build` gives for each configuration.
-fn wgmma_entries(
-    (target, dtype): (SmTarget, DType),
-    build: fn(wgmma::Config) -> Vec<Entry>,
-) -> impl Iterator<Item = Entry> {
-    wgmma::Config::all(target, dtype).into_iter().flat_map(build)
 }
 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
     let in_f32 = Config::all(target, DType::F32).into_iter().flat_map(|config| {
+        let forward = forward::smem_tiles(config).1 * 4;
         [
-            (forward::name(config), forward::smem_tiles(config).1 * 4),
+            (forward::name(config, Pass::Sequences), forward),
+            (forward::name(config, Pass::Prefill), forward),
             (backward::name(config, Side::Queries), backward::smem_tiles(config).1 * 4),
             (backward::name(config, Side::Keys), backward::smem_tiles(config).1 * 4),
         ]

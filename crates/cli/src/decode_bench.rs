@@ -47,13 +47,14 @@ pub(crate) fn run(
 
 fn heading() {
     screen::line(format_args!(
-        "{:>10} {:>14} {:>6} {:>6} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11}",
+        "{:>10} {:>14} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>11} {:>11} {:>11}",
         "size",
         "strategy",
         "nodes",
         "depth",
         "token",
         "pipelined",
+        "prefill",
         "prompt",
         "planned",
         "allocated",
@@ -65,12 +66,13 @@ fn line(one: &DecodeMeasurement) {
     let size = format!("{}x{}", one.position, one.cache);
     let bytes = |bytes: usize| HumanBytes(bytes as u64).to_string();
     screen::line(format_args!(
-        "{size:>10} {:>14} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>11} {:>11} {:>11}",
+        "{size:>10} {:>14} {:>6} {:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.3} {:>11} {:>11} {:>11}",
         one.strategy,
         one.nodes,
         one.depth,
         one.token_ms_median,
         one.pipelined_ms,
+        one.prefill_ms_median,
         one.prompt_ms,
         bytes(one.planned_bytes),
         bytes(one.allocated_bytes),

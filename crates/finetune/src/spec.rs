@@ -11,6 +11,9 @@
 //! assert_eq!(spec.layers[0].attention.q_width(), 64);
 //! ```
 
+use retrograph_kernels::DType;
+use retrograph_kernels::ops::KvCacheShape;
+
 use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling};
 
 /// A decoder-only transformer.
@@ -119,6 +122,13 @@ impl AttentionSpec {
     /// Width of all key heads, which is also the width of all value heads.
     pub fn kv_width(&self) -> usize {
         self.kv_heads.saturating_mul(self.head_dim)
+    }
+
+    /// Whether one kernel computes the attention of new tokens over a KV cache in this dtype.
+    pub(crate) fn has_fused_prefill(&self, cache: DType) -> bool {
+        let Self { heads, kv_heads, head_dim, softcap, .. } = *self;
+        let shape = KvCacheShape { capacity: 0, heads, kv_heads, head_dim };
+        softcap.is_none() && shape.can_prefill_fused(cache)
     }
 }
 

@@ -173,22 +173,22 @@ parameters! {
 pub const QKV_ROPE_HEAD_DIMS: [u32; 2] = [64, 128];
 
 parameters! {
-    /// The operands of up, the product with a second b, and of `out = silu(gate) · up`; c is gate.
-    /// All are bf16 and contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias.
-    /// They follow [`GemmTensorMaps`] in entries of [`Epilogue::SwiGlu`].
+    /// Further operands of SwiGLU; c is `silu(gate) · up`. All are bf16 and contiguous, in the
+    /// layouts of b and c; `alpha` is 1, and there is no bias. They follow [`GemmTensorMaps`] in
+    /// entries of [`Epilogue::SwiGlu`].
     pub struct GemmSwiGluParameters {
-        /// `n × k` elements, read.
+        /// The second b, of up: `n × k` elements, read.
         up_b: pointer<Bf16>,
-        /// `m × n` elements, written.
+        /// `m × n` elements, written; null to keep neither gate nor up.
+        gate: pointer<Bf16>,
+        /// `m × n` elements, written, or null as `gate`.
         up: pointer<Bf16>,
-        /// `m × n` elements, written.
-        out: pointer<Bf16>,
         /// The map of `up_b`.
         up_b_map: tensor_map,
+        /// The map of `gate`.
+        gate_map: tensor_map,
         /// The map of `up`.
         up_map: tensor_map,
-        /// The map of `out`.
-        out_map: tensor_map,
     }
 }
 

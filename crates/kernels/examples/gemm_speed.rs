@@ -407,7 +407,8 @@ fn swiglu_ring(
         };
         let [x, w_gate, w_up, gate, up, first, second] = [(); 7].map(|()| take());
         if op == "swiglu" {
-            return SwiGluFprop { x, w: [w_gate, w_up], gate, up, out: first, shape }.launch();
+            let products = Some([gate, up]);
+            return SwiGluFprop { x, w: [w_gate, w_up], products, out: first, shape }.launch();
         }
         let shape = GemmShape { rows, inputs: outputs, outputs: inputs };
         let (grad_out, w, added) = (x, w_gate, None);

@@ -17,9 +17,10 @@ pub use crate::attention::{
     FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q, FUSED_ATTENTION_F32_PREPROCESS,
     FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, GRAD_K, GRAD_K_BF16, GRAD_PROBS,
     GRAD_PROBS_BF16, GRAD_Q, GRAD_Q_BF16, GRAD_V, GRAD_V_BF16, KV_CACHE_APPEND,
-    KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend, KvCacheShape, LoraUpdate, QkNormRope,
-    QkvProjection, SCORES, SCORES_BF16, SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward,
-    SoftmaxInPlace, SoftmaxMask, VALUES, VALUES_BF16,
+    KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend, KvCacheShape, LoraUpdate, PREFILL_ATTENTION_BF16,
+    PREFILL_ATTENTION_F32, PrefillAttention, QkNormRope, QkvProjection, SCORES, SCORES_BF16,
+    SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask, VALUES,
+    VALUES_BF16,
 };
 pub use crate::elementwise::{
     ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, GeGlu, GeGluBackward, SILU,

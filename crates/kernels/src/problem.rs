@@ -119,6 +119,8 @@ pub struct AttentionProblem {
     pub head_dim: u32,
     /// Whether the launch has tensor maps of its operands.
     pub tensor_maps: bool,
+    /// Whether the first token has a position that the device reads, which may be inside a tile.
+    pub starts_in_tile: bool,
 }
 
 /// Accessors for kernels that support one kind of problem.
@@ -190,7 +192,8 @@ impl Problem {
 
     fn push_triples(problems: &mut Vec<Self>, [a, b, c]: [u32; 3]) {
         for tensor_maps in [false, true] {
-            let problem = AttentionProblem { planes: a, seq: b, head_dim: c, tensor_maps };
+            let (planes, seq, head_dim, starts_in_tile) = (a, b, c, tensor_maps);
+            let problem = AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile };
             problems.push(Self::Attention(problem));
         }
         for matrix in LoraMatrix::ALL {

@@ -1,13 +1,31 @@
 //! Configurations of the fused attention kernels.
 
-use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, MAX_HEAD_DIMS,
 };
+use retrograph_kernel_abi::{DType, Signature};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use crate::primitives::smem_tile::{SmemLayout, SmemTile};
+
+/// A variant of the forward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Whole sequences, with the log-sum-exp for the backward pass.
+    Sequences,
+    /// New tokens of one sequence over its KV cache.
+    Prefill,
+}
+
+impl Pass {
+    pub(super) fn signature(self, family: &FlashAttention) -> &Signature {
+        match self {
+            Self::Sequences => &family.forward,
+            Self::Prefill => &family.prefill,
+        }
+    }
+}
 
 /// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]

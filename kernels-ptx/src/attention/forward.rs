@@ -1,13 +1,14 @@
-//! Forward pass: a block has a tile of queries and loops over the tiles of keys and values from the
-//! first key of its first query up to the diagonal.
+//! Forward pass, of whole sequences or of new tokens over a KV cache: a block has a tile of queries
+//! and loops over the tiles of keys and values from the first key of its first query up to the
+//! diagonal.
 
-use retrograph_kernel_abi::attention::FlashForwardParameters;
+use retrograph_kernel_abi::attention::{FlashForwardParameters, FlashPrefillParameters};
 use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::TILE_ROWS;
-use super::config::Config;
+use super::config::{Config, Pass};
 use super::epilogue::{Epilogue, ResultRows};
 use super::loader::{HeadRows, PlacedTile, TileLoad, TileLoader};
 use super::mask::{apply_causal_mask, lane_row};
@@ -19,8 +20,8 @@ use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 
 /// The name of the entry.
-pub(super) fn name(config: Config) -> &'static str {
-    config.family().forward.entries[config.entry]
+pub(super) fn name(config: Config, pass: Pass) -> &'static str {
+    pass.signature(config.family()).entries[config.entry]
 }
 
 /// The tiles of queries, keys and values, and their total words.
@@ -29,12 +30,15 @@ pub(super) fn smem_tiles(config: Config) -> ([PlacedTile; 3], u32) {
 }
 
 /// The entry.
-pub(super) fn entry(config: Config) -> Entry {
-    Kernel::build(name(config), |k| {
+pub(super) fn entry(config: Config, pass: Pass) -> Entry {
+    Kernel::build(name(config, pass), |k| {
         k.max_threads(config.threads());
         k.min_blocks(if config.dtype == DType::F32 { 2 } else { 3 });
-        let params = Params::declare(k, config);
-        let Params { q, keys, values, start, head_dim, bounds, .. } = params;
+        let params = match pass {
+            Pass::Sequences => Params::declare(k, config),
+            Pass::Prefill => Params::declare_prefill(k, config),
+        };
+        let Params { q, keys, values, row: first_row, start, head_dim, bounds, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
         let smem = config.smem(k, words);
         let loader = TileLoader::new((k, config), smem, head_dim);
@@ -44,7 +48,7 @@ pub(super) fn entry(config: Config) -> Entry {
         };
         k.range(0, config.block_rows(), TILE_ROWS, |row| {
             let first = row * config.row_words() + q_tile.first;
-            loader.load(TileLoad { source: q, start: start + row, first });
+            loader.load(TileLoad { source: q, start: first_row + row, first });
         });
         let first_key = bounds.first_key(TILE_ROWS);
         loader.load(tile_load(keys, first_key, k_tile));
@@ -53,7 +57,7 @@ pub(super) fn entry(config: Config) -> Entry {
         let warp = WarpMma::new((k, config), smem, params.head_dim);
         let out = acc_row(k, config.max_head_dim);
         let softmax = OnlineSoftmax::new(k, params.scale);
-        let end = (start + config.block_rows()).min(q.rows);
+        let end = (start + config.block_rows()).min(params.key_end);
         k.range(first_key, end, TILE_ROWS, |key| {
             let next = tile_load(values, key, v_tile);
             loader.fetch(next);
@@ -76,15 +80,16 @@ pub(super) fn entry(config: Config) -> Entry {
             k.barrier();
         });
         softmax.finish(&out, |half, lse| {
-            let token = params.start + lane_row(k) + half as u32 * 8;
-            let writes = token.lt(params.q.rows) & (k.lane() & 3).eq(0);
+            let Some(to) = params.lse else { return };
+            let token = first_row + lane_row(k) + half as u32 * 8;
+            let writes = token.lt(q.rows) & (k.lane() & 3).eq(0);
             k.when(writes, || {
                 let lse = lse();
-                params.lse.store(token, lse);
+                to.store(token, lse);
             });
         });
         let smem = smem.reinterpret();
-        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start };
+        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start: first_row };
         epilogue.write(params.out, &out, None);
     })
 }
@@ -96,11 +101,15 @@ struct Params<'k> {
     keys: HeadRows<'k>,
     values: HeadRows<'k>,
     out: ResultRows<'k>,
-    lse: Ptr<'k, f32>,
+    lse: Option<Ptr<'k, f32>>,
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,
-    /// The first query of the block.
+    /// The first row of q of the block.
+    row: Value<'k, u32>,
+    /// The position of its query.
     start: Value<'k, u32>,
+    /// The end of the keys.
+    key_end: Value<'k, u32>,
     /// The first keys of the queries.
     bounds: RowBounds<'k>,
 }
@@ -134,11 +143,52 @@ impl<'k> Params<'k> {
                 rows: seq,
                 rotation: None,
             },
-            lse: lse.at(k.ctaid_x().mul_wide(seq)),
+            lse: Some(lse.at(k.ctaid_x().mul_wide(seq))),
             head_dim,
             scale,
+            row: start,
             start,
+            key_end: seq,
             bounds: RowBounds::new((first_keys, Masked::Below), (sequence, seq), rows_of_block),
+        }
+    }
+
+    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
+        let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
+        let FlashPrefillParameters { q, keys, values, out, out_bf16, start, .. } = parameters;
+        let FlashPrefillParameters { queries, positions, window, heads, .. } = parameters;
+        let FlashPrefillParameters { kv_heads, head_dim, scale, .. } = parameters;
+        k.return_if(queries.eq(0));
+        let head = k.ctaid_x();
+        let kv_head = head / (heads / kv_heads);
+        let head_words = config.words(head_dim);
+        let first = start.load(0).min(positions);
+        // Blocks with the most keys start first.
+        let row = (k.nctaid_y() - 1 - k.ctaid_y()) * config.block_rows();
+        let rows = |tensor: Ptr<'k, Any>, [heads, head]: [Value<'k, u32>; 2], rows| HeadRows {
+            base: tensor.reinterpret(),
+            stride: heads * head_words,
+            offset: head * head_words,
+            rows,
+        };
+        let cached = |tensor| rows(tensor, [kv_heads, kv_head], positions);
+        Self {
+            q: rows(q, [heads, head], queries),
+            keys: cached(keys),
+            values: cached(values),
+            out: ResultRows {
+                first: Output::new(out, out_bf16).at((head * head_dim).cast::<u64>()),
+                stride: heads * head_dim,
+                rows: queries,
+                rotation: None,
+            },
+            lse: None,
+            head_dim,
+            scale,
+            row,
+            start: first + row,
+            key_end: (first + queries).min(positions),
+            bounds: RowBounds::window(window, (first + row, config.block_rows())),
         }
     }
 }

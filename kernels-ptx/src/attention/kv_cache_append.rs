@@ -1,8 +1,8 @@
 //! Appends new keys and values to the KV cache: `cache[start + r] = rows[r]` for the rows r <
 //! count.
 //!
-//! Rows past the capacity of the cache are dropped. The cache is f32, or bf16 (rounded to nearest
-//! even) in `kv_cache_append_bf16`.
+//! Rows past the capacity of the cache are dropped. `kv_cache_append` copies 32-bit words: f32, or
+//! pairs of bf16. `kv_cache_append_bf16` rounds f32 to bf16, to nearest even.
 //!
 //! **Grid.** One thread per element of the new rows, or per pair of elements in bf16; blocks of 256
 //! threads in x.
@@ -64,7 +64,7 @@ fn entry(
         k.return_if(row.ge(kept.get()) | position.ge(capacity));
         let target = position.mul_wide(width) + (element - row * width).cast::<u64>();
         for (rows, cache) in [(keys, key_cache), (values, value_cache)] {
-            let cache = cache.reinterpret();
+            let (rows, cache) = (rows.reinterpret(), cache.reinterpret());
             copy(Element { pointer: rows, element }, Element { pointer: cache, element: target });
         }
     })

@@ -1,4 +1,4 @@
-//! Bounds of attention for each row, as optional data of a launch.
+//! Bounds of attention for each row: optional data of a launch, or a sliding window.
 //!
 //! Rows are queries, with the first key that each attends to, or keys, with the end of the queries
 //! that attend to each. Bounds ascend within a sequence, so the bounds of the first and the last
@@ -25,16 +25,28 @@ pub(super) enum Masked {
 #[derive(Clone, Copy)]
 pub(super) struct RowBounds<'k> {
     masked: Masked,
-    /// `[batch, seq]`, or null for only the causal mask.
-    bounds: Ptr<'k, u32>,
-    /// The first row of the sequence in `bounds`, and its last one.
-    sequence: [Value<'k, u32>; 2],
+    source: Source<'k>,
+    /// Last row of the sequence.
+    last_row: Value<'k, u32>,
     /// First row of the block.
     start: Value<'k, u32>,
     /// The bound that masks the most columns and the one that masks the fewest, or one that masks
     /// none.
     tightest: Value<'k, u32>,
     loosest: Value<'k, u32>,
+}
+
+/// The source of the bounds.
+#[derive(Clone, Copy)]
+enum Source<'k> {
+    Data {
+        /// `[batch, seq]`, or null for only the causal mask.
+        bounds: Ptr<'k, u32>,
+        /// The first row of the sequence in `bounds`.
+        first_row: Value<'k, u32>,
+    },
+    /// Maximum number of keys of a query, its own included.
+    Window(Value<'k, u32>),
 }
 
 impl<'k> RowBounds<'k> {
@@ -61,7 +73,28 @@ impl<'k> RowBounds<'k> {
             Masked::Below => (last, first),
             Masked::From => (first, last),
         };
-        Self { masked, bounds, sequence, start, tightest, loosest }
+        let [first_row, last_row] = sequence;
+        Self {
+            masked,
+            source: Source::Data { bounds, first_row },
+            last_row,
+            start,
+            tightest,
+            loosest,
+        }
+    }
+
+    /// The bounds of `rows` queries from `start` on, each of which attends to at most `window`
+    /// keys.
+    pub(super) fn window(window: Value<'k, u32>, (start, rows): (Value<'k, u32>, u32)) -> Self {
+        Self {
+            masked: Masked::Below,
+            source: Source::Window(window),
+            last_row: start.kernel().constant(u32::MAX),
+            start,
+            tightest: first_key_in_window(start + (rows - 1), window),
+            loosest: first_key_in_window(start, window),
+        }
     }
 
     /// The first column of the first tile of `columns` keys that a block of queries needs.
@@ -71,7 +104,7 @@ impl<'k> RowBounds<'k> {
 
     /// The end of the queries that a block of keys needs: at least one, except in empty sequences.
     pub(super) fn query_end(&self) -> Value<'k, u32> {
-        self.loosest.max(self.start + 1).min(self.sequence[1] + 1)
+        self.loosest.max(self.start + 1).min(self.last_row + 1)
     }
 
     /// Sets the elements of `acc` outside the bounds of their row to `value`, in the tile of
@@ -88,8 +121,11 @@ impl<'k> RowBounds<'k> {
         };
         k.when(crosses, || {
             let bounds = [0, 8].map(|half| {
-                let row = (self.start + lane_row(k) + half).min(self.sequence[1]);
-                let bound = self.bounds.load(self.sequence[0] + row);
+                let row = (self.start + lane_row(k) + half).min(self.last_row);
+                let bound = match self.source {
+                    Source::Data { bounds, first_row } => bounds.load(first_row + row),
+                    Source::Window(window) => first_key_in_window(row, window),
+                };
                 (bound - column - fragment_column(k)).cast::<i32>()
             });
             for acc in accs {
@@ -106,4 +142,10 @@ impl<'k> RowBounds<'k> {
             }
         });
     }
+}
+
+/// The first key of a query at `position`.
+fn first_key_in_window<'k>(position: Value<'k, u32>, window: Value<'k, u32>) -> Value<'k, u32> {
+    let end = position + 1;
+    end - end.min(window)
 }

@@ -29,6 +29,7 @@ use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value};
 
+use super::config::Pass;
 use super::inverse_rope::InverseRope;
 use super::mma::Fragments;
 use crate::primitives::mma::{AccFragment, acc_registers};
@@ -103,6 +104,14 @@ impl Config {
         entries.map(|(entry, head_dim)| Self { target, operands, head_dim, entry }).collect()
     }
 
+    /// The variants of the forward pass. A KV cache is not split.
+    pub(super) fn passes(self) -> &'static [Pass] {
+        match self.operands {
+            Operands::Bf16 => &[Pass::Sequences, Pass::Prefill],
+            Operands::Split => &[Pass::Sequences],
+        }
+    }
+
     fn family(self) -> &'static FlashAttention {
         match self.operands {
             Operands::Bf16 => &FLASH_ATTENTION_BF16,
@@ -171,10 +180,12 @@ fn warpgroup<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
 pub(super) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
     let configs = [DType::F32, DType::Bf16].map(|dtype| Config::all(target, dtype));
     configs.into_iter().flatten().flat_map(|config| {
-        [
-            (forward::name(config), forward::smem_layout(config).bytes()),
+        let passes = config.passes().iter();
+        let forward = forward::smem_layout(config).bytes();
+        let forward = passes.map(move |pass| (forward::name(config, *pass), forward));
+        forward.chain([
             (grad_q::name(config), grad_q::smem_layout(config).bytes()),
             (grad_kv::name(config), grad_kv::smem_layout(config).bytes()),
-        ]
+        ])
     })
 }

@@ -16,8 +16,15 @@ pub(super) const BOX_FRAGMENTS: usize = TENSOR_MAP_BOX[0] as usize / 8;
 /// No stage.
 const NONE: u32 = u32::MAX;
 
-/// The tensor map of a result, and the box in shared memory that is stored to it.
-pub(super) type ResultBox<'k> = (TensorMapParam<'k>, Shared<'k, u32>);
+/// A result.
+#[derive(Clone, Copy)]
+pub(super) struct ResultBox<'k> {
+    pub(super) map: TensorMapParam<'k>,
+    /// The box in shared memory that is stored to it.
+    pub(super) rows: Shared<'k, u32>,
+    /// Whether it is stored; `None` for always.
+    pub(super) kept: Option<Pred<'k>>,
+}
 
 /// The stores of one warpgroup.
 #[derive(Clone, Copy)]
@@ -64,16 +71,20 @@ impl<'k> StagedStore<'k> {
             // The branch keeps the compiler from interleaving pairs, which would need too many
             // registers.
             k.when((column + pair as u32 * 16).lt(end), || {
-                for ([[a, b], [x, y]], (_, rows)) in words(pair).into_iter().zip(&boxes) {
-                    k.stmatrix_x4(matrices(&k, *rows, pair), [a, b, x, y]);
+                for ([[a, b], [x, y]], result) in words(pair).into_iter().zip(&boxes) {
+                    k.stmatrix_x4(matrices(&k, result.rows, pair), [a, b, x, y]);
                 }
             });
         }
         k.fence_proxy_async();
         self.release();
         k.when(self.leader, || {
-            for (map, rows) in boxes {
-                k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), rows);
+            for ResultBox { map, rows, kept } in boxes {
+                let store = || k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), rows);
+                match kept {
+                    Some(kept) => k.when(kept, store),
+                    None => store(),
+                }
             }
             k.cp_async_bulk_commit_group();
         });

@@ -1,7 +1,8 @@
 //! SwiGLU epilogues.
 //!
-//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`. Backward: the product
-//! is the gradient of `out`; only the gradients of gate and up are written.
+//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`; gate and up are written
+//! if a backward pass needs them. Backward: the product is the gradient of `out`; only the
+//! gradients of gate and up are written.
 //!
 //! Each product is first rounded to bf16, so results have the bits of the products followed by the
 //! elementwise kernels.
@@ -25,11 +26,11 @@ use crate::primitives::tma_pipeline::Stage;
 #[derive(Clone, Copy)]
 pub(super) struct SwiGluParams<'k> {
     pub(super) up_b: Ptr<'k, u32>,
+    gate: Ptr<'k, u32>,
     up: Ptr<'k, u32>,
-    out: Ptr<'k, u32>,
     pub(super) up_b_map: TensorMapParam<'k>,
+    gate_map: TensorMapParam<'k>,
     up_map: TensorMapParam<'k>,
-    out_map: TensorMapParam<'k>,
 }
 
 /// Further operands of the backward pass.
@@ -68,10 +69,10 @@ fn words<'k>(target: SmTarget, fragments: &[AccFragment<'k>]) -> Vec<[Value<'k, 
 
 impl<'k> SwiGluParams<'k> {
     pub(super) fn declare(k: &Kernel<'k>) -> Self {
-        let GemmSwiGluParameters { up_b, up, out, up_b_map, up_map, out_map } =
+        let GemmSwiGluParameters { up_b, gate, up, up_b_map, gate_map, up_map } =
             GemmSwiGluParameters::declare(&mut Declarations(*k));
-        let [up_b, up, out] = [up_b, up, out].map(|pointer| pointer.reinterpret());
-        Self { up_b, up, out, up_b_map, up_map, out_map }
+        let [up_b, gate, up] = [up_b, gate, up].map(|pointer| pointer.reinterpret());
+        Self { up_b, gate, up, up_b_map, gate_map, up_map }
     }
 
     /// Writes the tile of a warpgroup at `row` and `column`. The first half of `acc` is gate, the
@@ -83,7 +84,10 @@ impl<'k> SwiGluParams<'k> {
         ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
     ) {
         let k = row.kernel();
-        let gate_map = params.maps.expect("both operands are bf16").c;
+        let out_map = params.maps.expect("both operands are bf16").c;
+        let kept = !self.gate.is_null();
+        let product = |map, rows| ResultBox { map, rows, kept: Some(kept) };
+        let result = |rows| ResultBox { map: out_map, rows, kept: None };
         let (gate, up) = acc.split_at(acc.len() / 2);
         let chunks = gate.chunks(BOX_FRAGMENTS).zip(up.chunks(BOX_FRAGMENTS));
         for (index, (gate, up)) in (0u32..).zip(chunks) {
@@ -99,17 +103,20 @@ impl<'k> SwiGluParams<'k> {
             let stage = store.next();
             match boxes(stage)[..] {
                 [first, second, third, ..] => {
-                    let results: [ResultBox<'k>; 3] =
-                        [(gate_map, first), (self.up_map, second), (self.out_map, third)];
+                    let results = [
+                        product(self.gate_map, first),
+                        product(self.up_map, second),
+                        result(third),
+                    ];
                     store.store((stage, results), place, |at| {
                         [pair(&gate, at), pair(&up, at), out(at)]
                     });
                 }
                 [first, second] => {
-                    let results = [(gate_map, first), (self.up_map, second)];
+                    let results = [product(self.gate_map, first), product(self.up_map, second)];
                     store.store((stage, results), place, |at| [pair(&gate, at), pair(&up, at)]);
                     let stage = store.next();
-                    let results = [(self.out_map, boxes(stage)[0])];
+                    let results = [result(boxes(stage)[0])];
                     store.store((stage, results), place, |at| [out(at)]);
                 }
                 _ => unreachable!("a stage has two boxes for each warpgroup"),
@@ -125,13 +132,15 @@ impl<'k> SwiGluParams<'k> {
         acc: [&[Vec<AccFragment<'k>>]; 2],
     ) {
         let k = &origin[0].kernel();
-        let gate = params.c.bf16.expect("c may be bf16").0;
+        let (out, kept) = (params.c.bf16.expect("c may be bf16").0, !self.gate.is_null());
         warp_tile.for_each_pair_of(k, acc, |row, column, pairs| {
             when_inside(params, origin, [row, column], |word| {
                 let products = pairs.map(|pair| pack(target, pair));
-                gate.store(word, products[0]);
-                self.up.store(word, products[1]);
-                self.out.store(word, forward(target, products));
+                k.when(kept, || {
+                    self.gate.store(word, products[0]);
+                    self.up.store(word, products[1]);
+                });
+                out.store(word, forward(target, products));
             });
         });
     }
@@ -162,7 +171,8 @@ impl<'k> SwiGluBackwardParams<'k> {
             let stage = store.next();
             let boxes = boxes(stage);
             let inputs = [boxes[0], boxes[1]];
-            let results = [(grad_gate_map, inputs[0]), (self.grad_up_map, inputs[1])];
+            let result = |map, rows| ResultBox { map, rows, kept: None };
+            let results = [result(grad_gate_map, inputs[0]), result(self.grad_up_map, inputs[1])];
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
             store.store((stage, results), (origin, params.n), |pair| {
                 let [gate, up] = inputs.map(|rows| load_pair(k, rows, pair));

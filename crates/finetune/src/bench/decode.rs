@@ -18,6 +18,9 @@ use crate::report::median;
 use crate::stage::Stage;
 use crate::state::{ModelState, Source};
 
+/// Maximum number of timed prefills.
+const MAX_PREFILLS: usize = 20;
+
 /// A benchmark of generation.
 #[derive(Clone, Debug)]
 pub struct DecodeBench {
@@ -63,6 +66,8 @@ pub struct DecodeMeasurement {
     pub build_ms: f64,
     /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
+    /// Median device time of the prefill of one sequence, in milliseconds.
+    pub prefill_ms_median: f32,
     /// Host time until the first token of the first sequence, in milliseconds. Programs are built
     /// before; the prompts of all sequences are enqueued first.
     pub prompt_ms: f64,
@@ -169,6 +174,10 @@ impl DecodeBench {
         self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
         let times = self.timed(&mut batch, &request)?;
+        let generator = batch.generator_mut();
+        let prefills = (0..self.steps.min(MAX_PREFILLS)).map(|_| generator.prefill_ms(&request));
+        let prefill_ms = prefills.collect::<Result<Vec<_>>>()?;
+        let times = Times { prefill_ms, ..times };
         let (after, _) = modules.context().mem_get_info()?;
         let generator = batch.generator();
         let report = generator.report().cloned();
@@ -216,11 +225,13 @@ impl DecodeBench {
         let measured = all.len().saturating_sub(self.warm_up.max(1)).max(1);
         let pipelined_ms = pipelined.elapsed().as_secs_f64() * 1e3 / measured as f64;
         let last_tokens = all.split_off(all.len().saturating_sub(8));
-        Ok(Times { prompt_ms, device_ms, pipelined_ms, last_tokens })
+        let prefill_ms = Vec::new();
+        Ok(Times { prefill_ms, prompt_ms, device_ms, pipelined_ms, last_tokens })
     }
 }
 
 struct Times {
+    prefill_ms: Vec<f32>,
     prompt_ms: f64,
     device_ms: Vec<f32>,
     pipelined_ms: f64,
@@ -232,7 +243,7 @@ fn measurement(
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
-    let Times { prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
+    let Times { prefill_ms, prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
     let [parameter_bytes, planned_bytes, driver_bytes, allocated_bytes, measured_bytes] = bytes;
     DecodeMeasurement {
         position,
@@ -245,6 +256,7 @@ fn measurement(
         depth: report.map_or(0, |report| report.depth),
         build_ms: report.map_or(0.0, |report| milliseconds(report.build_time)),
         instantiate_ms: report.map_or(0.0, |report| milliseconds(report.instantiate_time)),
+        prefill_ms_median: median(&prefill_ms).unwrap_or(f32::NAN),
         prompt_ms,
         token_ms_median: median(&device_ms).unwrap_or(f32::NAN),
         token_ms_min: device_ms.iter().copied().fold(f32::INFINITY, f32::min),

@@ -114,6 +114,11 @@ impl GenerationBatch {
         &self.generator
     }
 
+    /// The generator, whose prefills do not change the sequences of the slots.
+    pub(crate) fn generator_mut(&mut self) -> &mut Generator {
+        &mut self.generator
+    }
+
     /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.slots.len()

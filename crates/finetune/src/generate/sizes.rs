@@ -8,11 +8,17 @@ use retrograph_runtime::program::Buckets;
 use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
+use crate::spec::ModelSpec;
 
 /// The shortest length for which programs are built.
 const MIN_LENGTH: usize = 256;
-/// Maximum rows of a prefill.
-const MAX_ROWS: usize = 512;
+/// Maximum rows of a prefill with fused attention over a bf16 cache. Activations take twice the
+/// memory with an f32 cache, which has half the rows.
+const MAX_ROWS: usize = 4096;
+/// Maximum rows of a prefill that stores attention scores.
+const MAX_SCORE_ROWS: usize = 512;
+/// Maximum padding of a prefill. One more pass over a model takes about as long as this many rows.
+const MAX_PADDING: usize = 256;
 /// Minimum rows of a prefill.
 const MIN_ROWS: usize = 16;
 /// Maximum sequences of a pass.
@@ -26,6 +32,10 @@ pub(super) struct Sizes {
     rows: Buckets,
     lengths: Buckets,
     heads: usize,
+    /// Whether prefill stores no attention scores.
+    fused: bool,
+    /// Maximum rows of a prefill.
+    max_rows: usize,
     /// Texts that a pass decodes.
     batch: usize,
     /// Positions of a sequence in the KV cache.
@@ -53,11 +63,27 @@ impl Sizes {
             value: capacity.to_string(),
             rule: "at least 2".to_owned(),
         };
-        let rows = powers(MIN_ROWS, MAX_ROWS + 1).chain([1]);
+        let spec = ModelSpec::from(&config.model);
+        let fused = spec.layers.iter().all(|layer| layer.attention.has_fused_prefill(dtype));
+        let max_rows = match dtype {
+            _ if !fused => MAX_SCORE_ROWS,
+            DType::Bf16 => MAX_ROWS,
+            _ => MAX_ROWS / 2,
+        };
+        let rows = powers(MIN_ROWS, max_rows + 1).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths =
             Buckets::list(powers(MIN_LENGTH, capacity).chain([capacity])).map_err(shape)?;
-        Ok(Self { rows, lengths, heads: config.model.heads, batch: 1, capacity, dtype })
+        Ok(Self {
+            rows,
+            lengths,
+            heads: config.model.heads,
+            fused,
+            max_rows,
+            batch: 1,
+            capacity,
+            dtype,
+        })
     }
 
     /// Returns the sizes of programs that decode several sequences, without prefill.
@@ -98,23 +124,28 @@ impl Sizes {
     }
 
     /// Returns how many of the `left` tokens of a prompt, from `position` on, the next prefill
-    /// computes. Limits the number of attention scores.
+    /// computes. Limits the number of attention scores, and the padding.
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
         let length = self.lengths.fit(position + left).unwrap_or(self.capacity);
-        left.min(self.max_rows(length))
+        let tokens = left.min(self.max_rows(length));
+        let padding = tokens.next_power_of_two() - tokens;
+        if padding <= MAX_PADDING { tokens } else { 1 << tokens.ilog2() }
     }
 
     /// Returns the maximum rows of a program of `length`.
     fn max_rows(&self, length: usize) -> usize {
+        if self.fused {
+            return self.max_rows;
+        }
         let fits = MAX_SCORES / (self.heads * length).max(1);
-        1 << fits.clamp(MIN_ROWS, MAX_ROWS).ilog2()
+        1 << fits.clamp(MIN_ROWS, self.max_rows).ilog2()
     }
 
     /// Returns rows and length of every program that a sequence may need.
     pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
         self.lengths.sizes().flat_map(|length| {
             let most = self.max_rows(length).min(length);
-            let most = self.rows.fit(most.max(2)).unwrap_or(MAX_ROWS);
+            let most = self.rows.fit(most.max(2)).unwrap_or(self.max_rows);
             self.rows.sizes().take_while(move |rows| *rows <= most).map(move |rows| [rows, length])
         })
     }
@@ -134,12 +165,13 @@ impl Sizes {
     }
 
     /// Returns the kernels of the programs of all sizes. If all layers have the same updates, they
-    /// launch the same kernels, so one layer is enough.
+    /// launch the same kernels, but prefill computes only one row of the last layer's output, so
+    /// two layers are enough.
     pub(super) fn requirements(&self, config: &InferenceConfig) -> Result<Requirements> {
         let mut config = *config;
         let alike = config.mode.lora().is_none_or(|lora| lora.layers_are_alike(&config.model));
         if alike {
-            config.model.layers = 1;
+            config.model.layers = config.model.layers.min(2);
             if let Mode::Lora(lora) = &mut config.mode {
                 lora.layers = LoraLayers::ALL;
             }
@@ -152,7 +184,7 @@ impl Sizes {
     /// Returns rows and length of the largest prefill.
     pub(super) fn largest_prompt(&self) -> [usize; 2] {
         let piece = self.piece(0, self.capacity);
-        [self.rows.fit(piece.max(2)).unwrap_or(MAX_ROWS), self.capacity]
+        [self.rows.fit(piece.max(2)).unwrap_or(self.max_rows), self.capacity]
     }
 }
 
@@ -229,11 +261,34 @@ mod tests {
 
     #[test]
     fn prompts_are_split_so_that_attention_scores_stay_small() {
+        let softcap = Some(50.0);
+        let model = ModelConfig { attention_softcap: softcap, ..config().model };
+        let config = InferenceConfig { model, ..config() };
+        let sizes = |capacity| Sizes::new(&config, capacity, DType::F32).unwrap();
         let short = sizes(1024);
         assert_eq!((short.piece(0, 5), short.piece(0, 600), short.piece(512, 88)), (5, 512, 88));
         assert_eq!(short.largest_prompt(), [512, 1024]);
         // 12 heads over 32 768 positions fit 170 rows.
         assert_eq!(sizes(32_768).largest_prompt(), [128, 32_768]);
+    }
+
+    #[test]
+    fn long_prompts_are_split_so_that_little_is_padding() {
+        let sizes = sizes(32_768);
+        assert_eq!(sizes.largest_prompt(), [2048, 32_768]);
+        let in_bf16 = Sizes::new(&config(), 32_768, DType::Bf16).unwrap();
+        assert_eq!(in_bf16.largest_prompt(), [4096, 32_768]);
+        let pieces = |tokens: usize| {
+            let mut pieces = Vec::new();
+            while pieces.iter().sum::<usize>() < tokens {
+                let done = pieces.iter().sum::<usize>();
+                pieces.push(sizes.piece(done, tokens - done));
+            }
+            pieces
+        };
+        assert_eq!([5, 300, 512, 768].map(pieces), [vec![5], vec![300], vec![512], vec![768]]);
+        assert_eq!([600, 1100].map(pieces), [vec![512, 88], vec![1024, 76]]);
+        assert_eq!([1900, 9000].map(pieces), [vec![1900], vec![2048, 2048, 2048, 2048, 808]]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The tokens of a text.
 
+use retrograph_runtime::Event;
+
 use super::request::{Request, Sampling};
 use super::workload::Step;
 use super::{Generator, ring};
@@ -65,6 +67,18 @@ impl Generator {
             position += piece;
         }
         Ok(())
+    }
+
+    /// Returns the device milliseconds of the prefill of a prompt. Clears the last text.
+    pub(crate) fn prefill_ms(&mut self, request: &Request<'_>) -> Result<f32> {
+        self.require(request)?;
+        let [start, end] = [(); 2].map(|()| Event::new(self.context()));
+        let (start, end) = (start?, end?);
+        start.record(&*self.stream.outside_capture("timing a prefill")?)?;
+        self.prefill(request)?;
+        end.record(&*self.stream.outside_capture("timing a prefill")?)?;
+        end.synchronize()?;
+        Ok(end.elapsed_ms(&start)?)
     }
 }
 

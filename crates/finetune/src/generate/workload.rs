@@ -191,9 +191,13 @@ impl Workload<2> for GenerationWorkload {
     }
 
     fn set(handles: &Handles, controls: &mut Controls, step: Step<'_>) -> Result<()> {
-        controls.set_array(handles.positions, step.positions)?;
         controls.set_array(handles.sampling, step.sampling)?;
-        let TokenSource::Prompt { tokens, count, last } = handles.source else { return Ok(()) };
+        let TokenSource::Prompt { tokens, count, last } = handles.source else {
+            return Ok(controls.set_array(handles.positions, step.positions)?);
+        };
+        let start = step.positions.first().copied().unwrap_or(0);
+        let positions: Vec<_> = (start..).take(handles.positions.len()).collect();
+        controls.set_array(handles.positions, &positions)?;
         let mut padded = step.tokens.to_vec();
         padded.resize(tokens.len(), 0);
         controls.set_array(tokens, &padded)?;

@@ -14,7 +14,7 @@ use crate::spec::ModelSpec;
 /// Controls: positions of tokens and bounds of attention, as far as a pass needs them.
 ///
 /// A pass for packed batches has both. A pass for sequences of one document has bounds for sliding
-/// windows only.
+/// windows only, and a pass that generates has positions only.
 #[derive(Clone, Debug, Default)]
 pub struct Sequences {
     /// Tokens of the batch, and of a sequence.
@@ -47,6 +47,12 @@ impl Sequences {
             sequences.bounds.push((window, AttentionBounds { first_keys, query_ends }));
         }
         sequences
+    }
+
+    /// The tokens of generation, at `positions` of their sequences. Attention has its own kernels.
+    pub(super) fn of_generation(positions: Slice<u32>) -> Self {
+        let rows = positions.len();
+        Self { rows, seq: rows, positions: Some(positions), bounds: Vec::new() }
     }
 
     /// The window, if it is narrower than a sequence.

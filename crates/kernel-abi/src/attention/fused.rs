@@ -56,6 +56,45 @@ parameters! {
 }
 
 parameters! {
+    /// The parameters of [`FlashAttention::prefill`]. Operands have the type
+    /// [`FlashAttention::dtype`].
+    pub struct FlashPrefillParameters {
+        /// `[queries, heads, head_dim]`, read.
+        q: pointer<Any>,
+        /// `[positions, kv_heads, head_dim]`, read.
+        keys: pointer<Any>,
+        /// `[positions, kv_heads, head_dim]`, read.
+        values: pointer<Any>,
+        /// `[queries, heads, head_dim]` in f32, written, or null.
+        out: pointer<f32>,
+        /// The same in bf16, written, or null.
+        out_bf16: pointer<Bf16>,
+        /// The position of the first query, read.
+        start: pointer<u32>,
+        /// Number of queries.
+        queries: u32,
+        /// Positions of the cache. Queries past the last one are skipped.
+        positions: u32,
+        /// Maximum number of positions that a query attends to, its own included.
+        window: u32,
+        /// Query heads.
+        heads: u32,
+        /// Key and value heads.
+        kv_heads: u32,
+        /// Elements per head.
+        head_dim: u32,
+        /// The softmax scale.
+        scale: f32,
+        /// The map of q, for entries that copy by TMA.
+        q_map: tensor_map,
+        /// The map of the keys, for entries that copy by TMA.
+        k_map: tensor_map,
+        /// The map of the values, for entries that copy by TMA.
+        v_map: tensor_map,
+    }
+}
+
+parameters! {
     /// The parameters of [`FlashAttention::preprocess`].
     pub struct FlashPreprocessParameters {
         /// `[batch, seq, heads, head_dim]` in f32, read, or null.
@@ -182,6 +221,9 @@ pub struct FlashAttention {
     pub dtype: DType,
     /// The forward pass; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
     pub forward: Signature,
+    /// Attention of new tokens over a KV cache; entries as in [`MAX_HEAD_DIMS`] and, in bf16,
+    /// [`WGMMA_HEAD_DIMS`].
+    pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
     /// The gradient of q; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
@@ -199,6 +241,10 @@ impl FlashAttention {
 }
 
 macro_rules! entries {
+    (F32 prefill, $($part:literal),*) => {
+        &[concat!($($part),*, "_hd64"), concat!($($part),*, "_hd128")]
+    };
+    ($dtype:ident prefill, $($part:literal),*) => { entries!($($part),*) };
     ($($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),
@@ -219,6 +265,11 @@ macro_rules! flash_attention {
                 image: $name,
                 parameters: FlashForwardParameters::<()>::LIST,
                 entries: entries!($name),
+            },
+            prefill: Signature {
+                image: concat!($name, "_prefill"),
+                parameters: FlashPrefillParameters::<()>::LIST,
+                entries: entries!($dtype prefill, $name, "_prefill"),
             },
             preprocess: Signature {
                 image: concat!($name, "_backward"),

@@ -6,10 +6,10 @@ use crate::{Any, Signature};
 parameters! {
     /// The parameters of [`KV_CACHE_APPEND`] and [`KV_CACHE_APPEND_BF16`].
     pub struct KvCacheAppendParameters {
-        /// `elements` elements of new keys, read.
-        keys: pointer<f32>,
-        /// `elements` elements of new values, read.
-        values: pointer<f32>,
+        /// `elements` f32 of new keys, or 32-bit words of pairs of bf16, read.
+        keys: pointer<Any>,
+        /// The same of new values, read.
+        values: pointer<Any>,
         /// `capacity × width` elements, partly written.
         key_cache: pointer<Any>,
         /// `capacity × width` elements, partly written.
@@ -18,9 +18,9 @@ parameters! {
         start: pointer<u32>,
         /// The number of tokens to append, read; null for all.
         count: pointer<u32>,
-        /// Elements of the new keys.
+        /// f32 or words of the new keys.
         elements: u32,
-        /// Elements of a token.
+        /// f32 or words of a token.
         width: u32,
         /// Positions of the cache.
         capacity: u32,
@@ -30,14 +30,14 @@ parameters! {
 /// Threads of a block of [`KV_CACHE_APPEND`].
 pub const KV_CACHE_APPEND_THREADS: u32 = 256;
 
-/// Appends to f32 caches: one element per thread.
+/// Appends to caches without conversion, f32 or pairs of bf16: one 32-bit word per thread.
 pub const KV_CACHE_APPEND: Signature = Signature {
     image: "kv_cache_append",
     parameters: KvCacheAppendParameters::<()>::LIST,
     entries: &["kv_cache_append"],
 };
 
-/// Appends to bf16 caches: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
+/// Appends f32 to bf16 caches: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
 pub const KV_CACHE_APPEND_BF16: Signature =
     Signature { entries: &["kv_cache_append_bf16"], ..KV_CACHE_APPEND };
 

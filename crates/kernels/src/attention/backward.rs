@@ -274,7 +274,8 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             grad_out_map,
         };
         let arguments = parameters.into_arguments();
-        let problem = AttentionProblem { planes, seq, head_dim, tensor_maps };
+        let problem =
+            AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile: false };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

@@ -125,7 +125,8 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         };
         let arguments = parameters.into_arguments();
         let planes = batch * heads;
-        let problem = AttentionProblem { planes, seq, head_dim, tensor_maps };
+        let problem =
+            AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile: false };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

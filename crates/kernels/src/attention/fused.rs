@@ -20,28 +20,31 @@ const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
 /// Two blocks on each SM.
 const MIN_BLOCKS: usize = 2 * SMS as usize;
 
-/// One block per plane and tile of tokens. Launches with tensor maps use the `wgmma` entry on
-/// targets that have it; otherwise each warp of a block has 16 tokens.
+/// One block per plane and tile of tokens, and one more for tokens that may start inside a tile.
+/// Launches with tensor maps use the `wgmma` entry on targets that have it; otherwise each warp of
+/// a block has 16 tokens.
 pub(super) fn dispatch(
     problem: &Problem,
     target: SmTarget,
     (family, kernel): (&FlashAttention, &Signature),
 ) -> Option<Dispatch> {
-    let AttentionProblem { planes, seq, head_dim, tensor_maps } = problem.attention()?;
+    let problem = problem.attention()?;
+    let AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile } = problem;
     let features = target.features();
     let by_width = usize::from(head_dim > abi::MAX_HEAD_DIMS[0]);
     let wgmma_width = abi::WGMMA_HEAD_DIMS.iter().position(|width| *width == head_dim);
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
         .and_then(|index| kernel.entries.get(abi::MAX_HEAD_DIMS.len() + index));
-    let (entry, rows, threads) = match wgmma_entry {
-        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS),
+    let (entry, rows, threads, extra) = match wgmma_entry {
+        // Blocks have aligned positions, so unaligned tokens may reach into one more.
+        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile)),
         None => {
             let rows = family.block_rows(features.bf16_mma && features.cp_async);
-            (kernel.entries[by_width], rows, rows * 2)
+            (kernel.entries[by_width], rows, rows * 2, 0)
         }
     };
-    let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(rows) };
+    let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
     let shared_bytes = dynamic_shared(entry, target);
     Some(Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, threads) })
 }

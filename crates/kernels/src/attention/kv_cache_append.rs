@@ -9,13 +9,13 @@ use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Problem, TensorView, View};
 
-/// Kernel of [`KvCacheAppend`].
+/// Kernel of [`KvCacheAppend`] without conversion: each thread copies 32 bits.
 pub static KV_CACHE_APPEND: Kernel =
     Kernel::new("kv_cache_append", &abi::KV_CACHE_APPEND, |problem, _| {
         problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND.entry(), elements, 1))
     });
 
-/// Kernel of [`KvCacheAppend`] into caches in bf16: each thread writes two elements.
+/// Kernel of [`KvCacheAppend`] from f32 into caches in bf16: each thread writes two elements.
 pub static KV_CACHE_APPEND_BF16: Kernel =
     Kernel::new("kv_cache_append_bf16", &abi::KV_CACHE_APPEND_BF16, |problem, _| {
         let unit = abi::KV_CACHE_APPEND_BF16_ELEMENTS;
@@ -91,14 +91,15 @@ impl<B: Copy> KvCache<B> {
 
 /// Writes the keys and values of new tokens into their caches, from position `start` on.
 ///
-/// Tokens from `count` on, and tokens past the capacity, are skipped. Caches in bf16 need an even
-/// `kv_heads × head_dim`. NaN stays NaN; numbers beyond the range of bf16 become infinite.
+/// Tokens from `count` on, and tokens past the capacity, are skipped. Keys and values are f32, or
+/// both bf16 if the caches are. Caches in bf16 need an even `kv_heads × head_dim`. NaN stays NaN;
+/// numbers beyond the range of bf16 become infinite.
 #[derive(Clone, Copy, Debug)]
 pub struct KvCacheAppend<B> {
     /// `[tokens, kv_heads, head_dim]`, read.
-    pub keys: View<B, f32>,
+    pub keys: TensorView<B>,
     /// `[tokens, kv_heads, head_dim]`, read.
-    pub values: View<B, f32>,
+    pub values: TensorView<B>,
     /// `[capacity, kv_heads, head_dim]` each, partly written.
     pub caches: KvCache<B>,
     /// `[1]`, read: the position of the first token.
@@ -114,7 +115,8 @@ impl<B: Copy> KvCacheAppend<B> {
     ///
     /// # Errors
     /// If the length of a cache does not match the shape, keys and values are not whole tokens or
-    /// not equally many, or `start` or `count` does not have one element.
+    /// not equally many, their types do not match, tokens in bf16 are not aligned to 4 bytes, or
+    /// `start` or `count` does not have one element.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { keys, values, caches, start, count, shape } = self;
         let check = Check(KV_CACHE_APPEND.name);
@@ -124,7 +126,7 @@ impl<B: Copy> KvCacheAppend<B> {
         caches.check_words(check, shape.width())?;
         let whole = keys.len().is_multiple_of(width);
         check.rule(whole, "keys and values must be whole tokens", (keys.len(), width))?;
-        check.length("values", values, keys.len())?;
+        check.elements("values", values.len(), keys.len())?;
         check.length("start", start, 1)?;
         if let Some(count) = count {
             check.length("count", count, 1)?;
@@ -132,14 +134,31 @@ impl<B: Copy> KvCacheAppend<B> {
         let elements = check.size("the number of elements", keys.len())?;
         let width = check.size("the elements of a token", width)?;
         let capacity = check.size("the capacity", shape.capacity)?;
-        let kernel = match caches {
-            KvCache::F32(_) => &KV_CACHE_APPEND,
-            KvCache::Bf16(_) => &KV_CACHE_APPEND_BF16,
+        let (kernel, per_word) = match (keys, values, caches) {
+            (TensorView::F32(_), TensorView::F32(_), KvCache::F32(_)) => (&KV_CACHE_APPEND, 1),
+            (TensorView::F32(_), TensorView::F32(_), KvCache::Bf16(_)) => {
+                (&KV_CACHE_APPEND_BF16, 1)
+            }
+            (TensorView::Bf16(k), TensorView::Bf16(v), KvCache::Bf16(_)) => {
+                KvCache::Bf16([k, v]).check_words(check, shape.width())?;
+                (&KV_CACHE_APPEND, 2)
+            }
+            _ => {
+                let (compute, dtype) = (key_cache.dtype(), keys.dtype());
+                let help = "give keys and values in f32, or both in bf16 for caches in bf16";
+                return Err(KernelError::UnsupportedDType {
+                    kernel: check.0,
+                    compute,
+                    dtype,
+                    help,
+                });
+            }
         };
+        let [elements, width] = [elements, width].map(|count| count / per_word);
         let [key_cache, value_cache] = caches.pointers();
         let parameters = abi::KvCacheAppendParameters::<ArgumentTypes<B>> {
-            keys: Pointer::read(keys),
-            values: Pointer::read(values),
+            keys: keys.pointer(),
+            values: values.pointer(),
             key_cache,
             value_cache,
             start: Pointer::read(start),

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | fused, causal, optionally with [`AttentionBounds`] | [`FusedAttention`] and its gradients |
 //! | unfused | [`AttentionScores`], [`Softmax`], [`AttentionValues`] and their gradients |
-//! | prefill | [`KvCacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
+//! | prefill | [`KvCacheAppend`], [`PrefillAttention`] |
+//! | unfused prefill | [`KvCacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
 //! | decode | [`DecodeAttention`], [`DecodeAttentionCombine`] |
 //!
 //! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
@@ -32,6 +33,7 @@ mod decode;
 mod forward;
 mod fused;
 mod kv_cache_append;
+mod prefill;
 mod shape;
 mod softmax;
 mod unfused;
@@ -48,6 +50,7 @@ pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBI
 pub use decode::{DecodeAttention, DecodeAttentionCombine, LoraUpdate, QkNormRope, QkvProjection};
 pub use forward::{FUSED_ATTENTION_BF16, FUSED_ATTENTION_F32, FusedAttention};
 pub use kv_cache_append::{KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend};
+pub use prefill::{PREFILL_ATTENTION_BF16, PREFILL_ATTENTION_F32, PrefillAttention};
 pub use shape::AttentionShape;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD};
 pub use softmax::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
@@ -95,6 +98,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FUSED_ATTENTION_BF16_GRAD_KV,
     &FUSED_ATTENTION_BF16_GRAD_Q,
     &FUSED_ATTENTION_BF16_PREPROCESS,
+    &PREFILL_ATTENTION_BF16,
+    &PREFILL_ATTENTION_F32,
     &SOFTMAX,
     &SOFTMAX_BACKWARD,
 ];

@@ -25,10 +25,8 @@ pub struct SwiGluFprop<B> {
     pub x: View<B, bf16>,
     /// The weights of gate and up, `[outputs, inputs]` each, read.
     pub w: [View<B, bf16>; 2],
-    /// `[rows, outputs]`, written.
-    pub gate: View<B, bf16>,
-    /// `[rows, outputs]`, written.
-    pub up: View<B, bf16>,
+    /// Gate and up, `[rows, outputs]` each, written. A backward pass needs them.
+    pub products: Option<[View<B, bf16>; 2]>,
     /// `[rows, outputs]`, written.
     pub out: View<B, bf16>,
     /// The sizes of each product. Inputs and outputs are multiples of 8; inputs must not be 0.
@@ -42,9 +40,10 @@ impl<B: Copy> SwiGluFprop<B> {
     /// If a length does not match, the contraction is empty, or rows cannot be copied in vectors of
     /// 16 bytes.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, w: [w_gate, w_up], gate, up, out, shape } = self;
+        let Self { x, w: [w_gate, w_up], products, out, shape } = self;
         let GemmShape { rows, inputs, outputs } = shape;
         let (check, kernels) = (Check(SWIGLU_FPROP_KERNELS.name()), SWIGLU_FPROP_KERNELS);
+        let [gate, up] = products.map_or([None; 2], |products| products.map(Some));
         let lengths = [("rows × inputs", [rows, inputs]), ("outputs × inputs", [outputs, inputs])];
         let [x_len, w_len] = lengths.map(|(name, sizes)| check.product(name, &sizes));
         let len = check.product("rows × outputs", &[rows, outputs])?;
@@ -52,8 +51,8 @@ impl<B: Copy> SwiGluFprop<B> {
         for (name, w) in [("the weight of gate", w_gate), ("the weight of up", w_up)] {
             check.length(name, w, w_len.clone()?)?;
         }
-        for (name, result) in [("gate", gate), ("up", up), ("out", out)] {
-            check.length(name, result, len)?;
+        for (name, result) in [("gate", gate), ("up", up), ("out", Some(out))] {
+            result.map_or(Ok(()), |result| check.length(name, result, len))?;
         }
         let [x_columns, w_columns, columns] = [inputs, inputs, outputs].map(Strides::contiguous);
         let gemm = Gemm {
@@ -61,30 +60,27 @@ impl<B: Copy> SwiGluFprop<B> {
             compute: DType::Bf16,
             a: (x.into(), x_columns),
             b: (w_gate.into(), w_columns),
-            c: (gate.into(), columns),
+            c: (out.into(), columns),
             bias: None,
             sizes: GemmSizes::single([rows, outputs, inputs]),
             alpha: 1.0,
             accumulate: false,
         };
         let (results, weights) = ([rows, outputs], [outputs, inputs]);
-        let matrices = [
-            (x, [rows, inputs]),
-            (w_gate, weights),
-            (w_up, weights),
-            (gate, results),
-            (up, results),
-        ];
+        let matrices = [(x, [rows, inputs]), (w_gate, weights), (w_up, weights), (out, results)];
         let is_empty = rows == 0 || outputs == 0;
-        let [_, _, up_b_map, _, up_map] = matrix_maps(check, is_empty, matrices)?;
-        let [out_map] = matrix_maps(check, is_empty, [(out, results)])?;
+        let [_, _, up_b_map, _] = matrix_maps(check, is_empty, matrices)?;
+        let map = |product: Option<View<B, bf16>>| match product {
+            Some(product) => matrix_maps(check, is_empty, [(product, results)]).map(|[map]| map),
+            None => Ok(None),
+        };
         let further = GemmSwiGluParameters::<ArgumentTypes<B>> {
             up_b: Pointer::read(w_up),
-            up: Pointer::write(up),
-            out: Pointer::write(out),
+            gate: Pointer::write_optional(gate),
+            up: Pointer::write_optional(up),
             up_b_map,
-            up_map,
-            out_map,
+            gate_map: map(gate)?,
+            up_map: map(up)?,
         };
         gemm.launch_with(&[], further.into_arguments())
     }

@@ -260,8 +260,14 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let (keys, values) = (device.upload(&new_k), device.upload(&new_v));
         let (caches, start_at, count_at) = (pair.into(), first, Some(kept));
-        let append =
-            KvCacheAppend { keys, values, caches, start: start_at, count: count_at, shape };
+        let append = KvCacheAppend {
+            keys: keys.into(),
+            values: values.into(),
+            caches,
+            start: start_at,
+            count: count_at,
+            shape,
+        };
         device.run(&append.launch().unwrap());
         let held = |past: &[f32], new: &[f32]| {
             let mut all = [past, &new[..count * width]].concat();
@@ -337,8 +343,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let shape = shape([8, 4, 2, 6]);
     let (cache, position) = (floats("cache", 96), words("position", 1));
     let append = KvCacheAppend {
-        keys: floats("keys", 24),
-        values: floats("values", 24),
+        keys: floats("keys", 24).into(),
+        values: floats("values", 24).into(),
         caches: [cache; 2].into(),
         start: position,
         count: None,
@@ -346,7 +352,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     };
     assert!(append.launch().is_ok());
     let error = |launch: Result<Launch<&str>, KernelError>| launch.unwrap_err().to_string();
-    let ragged = KvCacheAppend { keys: floats("keys", 25), ..append };
+    let ragged = KvCacheAppend { keys: floats("keys", 25).into(), ..append };
     assert!(error(ragged.launch()).contains("whole tokens"));
     let short = KvCacheAppend { caches: [cache, floats("cache", 95)].into(), ..append };
     assert!(error(short.launch()).contains("value_cache"));
@@ -356,6 +362,16 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let halves = |len| View::<&str, bf16>::new("halves", len);
     let wide = KvCacheAppend { caches: [halves(96); 2].into(), ..append };
     assert!(wide.launch().is_ok());
+    let rounded = KvCacheAppend { keys: halves(24).into(), values: halves(24).into(), ..wide };
+    assert!(rounded.launch().is_ok());
+    let odd = KvCacheAppend { values: halves(25).slice(1..25).into(), ..rounded };
+    assert!(error(odd.launch()).contains("multiples of 4 bytes"));
+    for mixed in [
+        KvCacheAppend { caches: [cache; 2].into(), ..rounded },
+        KvCacheAppend { keys: floats("keys", 24).into(), ..rounded },
+    ] {
+        assert!(error(mixed.launch()).contains("both in bf16"));
+    }
     let odd = KvCacheAppend { caches: [halves(96), halves(97).slice(1..97)].into(), ..append };
     assert!(error(odd.launch()).contains("multiples of 4 bytes"));
     let narrow = KvCacheShape { kv_heads: 1, head_dim: 3, ..shape };

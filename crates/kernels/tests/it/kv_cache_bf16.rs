@@ -7,7 +7,7 @@ use retrograph_kernels::ops::{
 };
 
 use crate::cache::{TOLERANCE, shape};
-use crate::gemm_case::{Format, rounded};
+use crate::gemm_case::{Format, rounded, to_bf16};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
@@ -59,11 +59,18 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         let q = data.uniform(tokens * heads * head_dim, 1.0);
         let device = Device::new();
         let pair = caches(&device, Format::Bf16, ([&past[0], &past[1]], 2));
-        let [keys, values] = [0, 1].map(|i| device.upload(&new[i]));
+        let [keys, values] = [0, 1].map(|i| device.upload(&new[i]).into());
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let append =
             KvCacheAppend { keys, values, caches: pair, start: first, count: Some(kept), shape };
         device.run(&append.launch().unwrap());
+        let [keys, values] = [0, 1].map(|i| device.upload(&to_bf16(&new[i])).into());
+        let in_bf16 = caches(&device, Format::Bf16, ([&past[0], &past[1]], 2));
+        device.run(&KvCacheAppend { keys, values, caches: in_bf16, ..append }.launch().unwrap());
+        for (rounding, copying) in pair.views().into_iter().zip(in_bf16.views()) {
+            let [rounding, copying] = [rounding, copying].map(|cache| contents(&device, cache));
+            same_bits(&rounding, &copying, "rounded by the kernel, and before");
+        }
         let expected = [0, 1].map(|i| {
             let (mut all, new) = (past[i].clone(), rounded(&new[i][..count * width]));
             all[start * width..(start + count) * width].copy_from_slice(&new);
@@ -114,7 +121,7 @@ fn special_values_survive_rounding_to_a_bf16_cache() {
     let device = Device::new();
     let new = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -0.0, 1e-30, 1e30, 1e-40];
     let caches: KvCache<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
-    let (rows, start) = (device.upload(&new), device.upload(&[1u32]));
+    let (rows, start) = (device.upload(&new).into(), device.upload(&[1u32]));
     let shape = shape([2, 1, 1, 8]);
     let append = KvCacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
     device.run(&append.launch().unwrap());

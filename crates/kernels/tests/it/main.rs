@@ -34,6 +34,7 @@ mod machine;
 mod nf4;
 mod pdl;
 mod preference;
+mod prefill_attention;
 mod product_sums;
 mod products;
 mod qkv_rope;

@@ -45,7 +45,23 @@ impl Forward {
 
     fn launch(&self, results: [Matrix; 3]) -> Result<Launch<u64>, KernelError> {
         let [gate, up, out] = results.map(|result| result.slice(0..self.len()));
-        SwiGluFprop { x: self.x, w: self.w, gate, up, out, shape: self.shape }.launch()
+        self.with_results(Some([gate, up]), out)
+    }
+
+    fn with_results(
+        &self,
+        products: Option<[Matrix; 2]>,
+        out: Matrix,
+    ) -> Result<Launch<u64>, KernelError> {
+        SwiGluFprop { x: self.x, w: self.w, products, out, shape: self.shape }.launch()
+    }
+
+    /// Out of one launch that keeps neither gate nor up.
+    fn run_without_products(&self, device: &Device, tile: Tile) -> Vec<u16> {
+        let out = unwritten(device, self.len());
+        let launch = self.with_results(None, out.slice(0..self.len())).unwrap();
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
+        bits(device, &[out]).remove(0)
     }
 
     /// Gate, up and out of one launch.
@@ -138,6 +154,8 @@ fn forward_has_the_bits_of_products_and_activation() {
         for tile in tiles(&device, &SWIGLU) {
             assert!(forward.run(&device, tile) == expected, "{sizes:?} {tile:?}");
             assert!(forward.run(&device, tile) == expected, "{sizes:?} {tile:?}: again");
+            let out = forward.run_without_products(&device, tile);
+            assert!(out == expected[2], "{sizes:?} {tile:?}: without gate and up");
         }
     }
 }
@@ -166,6 +184,10 @@ fn images_of_other_targets_have_the_same_bits() {
         let expected = forward.expected(&device);
         for tile in tiles(&device, &SWIGLU) {
             assert!(forward.run(&device, tile) == expected, "{target} {tile:?}");
+            assert!(
+                forward.run_without_products(&device, tile) == expected[2],
+                "{target} {tile:?}"
+            );
         }
         let backward = Backward::new(&device, &mut data, ([136, 40, 72], 8));
         let expected = backward.expected(&device);

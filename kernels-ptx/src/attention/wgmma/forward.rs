@@ -1,5 +1,6 @@
-//! Forward pass: a block has 128 queries and loops over the tiles of 128 keys and values from the
-//! first key of its first query up to the diagonal.
+//! Forward pass, of whole sequences or of new tokens over a KV cache: a block has 128 queries and
+//! loops over the tiles of 128 keys and values from the first key of its first query up to the
+//! diagonal.
 //!
 //! Ping-pong scheduling in bf16, as in FlashAttention-3: while one warpgroup multiplies, the other
 //! computes its softmax. A turn starts the product with the values of one tile and the scores of
@@ -7,13 +8,16 @@
 
 mod split;
 
-use retrograph_kernel_abi::attention::{FlashForwardParameters, WGMMA_ROWS};
+use retrograph_kernel_abi::attention::{
+    FlashForwardParameters, FlashPrefillParameters, WGMMA_ROWS,
+};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Ptr, Value};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
 use super::split::RowScales;
 use super::{Config, Operands, WARPS, bound_block, multiply, multiply_transposed, warpgroup};
+use crate::attention::config::Pass;
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
@@ -29,8 +33,8 @@ use crate::primitives::tma_pipeline::PipelineState;
 const KEYS: u32 = WGMMA_ROWS;
 
 /// The name of the entry.
-pub(super) fn name(config: Config) -> &'static str {
-    config.family().forward.entries[config.entry]
+pub(super) fn name(config: Config, pass: Pass) -> &'static str {
+    pass.signature(config.family()).entries[config.entry]
 }
 
 /// Queries are resident.
@@ -49,11 +53,14 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
 }
 
 /// The entry.
-pub(in crate::attention) fn entry(config: Config) -> Entry {
-    Kernel::build(name(config), |k| {
+pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
+    Kernel::build(name(config, pass), |k| {
         bound_block(k);
-        let params = Params::declare(k, config);
-        k.return_if(params.start.ge(params.out.rows));
+        let params = match pass {
+            Pass::Sequences => Params::declare(k, config),
+            Pass::Prefill => Params::declare_prefill(k, config),
+        };
+        k.return_if(params.start.ge(params.key_end));
         let smem = smem_layout(config).declare(k);
         match config.operands {
             Operands::Bf16 => params.compute((k, config), &smem),
@@ -69,12 +76,16 @@ struct Params<'k> {
     keys: HeadMap<'k>,
     values: HeadMap<'k>,
     out: ResultRows<'k>,
-    lse: Ptr<'k, f32>,
-    /// The scales of split q, keys and values.
-    scales: [RowScales<'k>; 3],
+    lse: Option<Ptr<'k, f32>>,
+    /// The scales of split q, keys and values; `None` for bf16.
+    scales: Option<[RowScales<'k>; 3]>,
     scale: Value<'k, f32>,
-    /// The first query of the block.
+    /// The first row of q of the block. In prefill, the rows of the first block may start before 0.
+    row: Value<'k, u32>,
+    /// The position of its query, a multiple of the rows of a block.
     start: Value<'k, u32>,
+    /// The end of the keys.
+    key_end: Value<'k, u32>,
     /// The first keys of the queries.
     bounds: RowBounds<'k>,
 }
@@ -105,12 +116,50 @@ impl<'k> Params<'k> {
                 rows: seq,
                 rotation: None,
             },
-            lse: lse.at(k.ctaid_x().mul_wide(seq)),
-            scales: [q_scales, k_scales, v_scales]
-                .map(|scales| RowScales::new(scales, [sequence, seq])),
+            lse: Some(lse.at(k.ctaid_x().mul_wide(seq))),
+            scales: (config.operands == Operands::Split).then(|| {
+                [q_scales, k_scales, v_scales].map(|scales| RowScales::new(scales, [sequence, seq]))
+            }),
             scale,
+            row: start,
             start,
+            key_end: seq,
             bounds,
+        }
+    }
+
+    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
+        let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
+        let FlashPrefillParameters { out, out_bf16, start, queries, positions, .. } = parameters;
+        let FlashPrefillParameters { window, heads, kv_heads, head_dim, .. } = parameters;
+        let FlashPrefillParameters { scale, q_map, k_map, v_map, .. } = parameters;
+        k.return_if(queries.eq(0));
+        let head = k.ctaid_x();
+        let kv_head = head / (heads / kv_heads);
+        let planes = [k.constant(0), k.constant(1)];
+        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
+        let first = start.load(0).min(positions);
+        // Blocks with the most keys start first. Blocks start at multiples of the keys of a tile,
+        // so that only the last tile crosses the diagonal.
+        let block = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
+        let start = (first & !(WGMMA_ROWS - 1)) + block;
+        Self {
+            q: head_map(q_map, head),
+            keys: head_map(k_map, kv_head),
+            values: head_map(v_map, kv_head),
+            out: ResultRows {
+                first: Output::new(out, out_bf16).at((head * head_dim).cast::<u64>()),
+                stride: heads * head_dim,
+                rows: queries,
+                rotation: None,
+            },
+            lse: None,
+            scales: None,
+            scale,
+            row: start - first,
+            start,
+            key_end: (first + queries).min(positions),
+            bounds: RowBounds::window(window, (start, WGMMA_ROWS)),
         }
     }
 
@@ -123,7 +172,7 @@ impl<'k> Params<'k> {
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
         let (first, last) = (self.bounds.first_key(KEYS) / KEYS, self.start / KEYS);
         k.when(smem.copies, || {
-            smem.copy_resident(&[self.q], self.start);
+            smem.copy_resident(&[self.q], self.row);
             let end = (last + 1).min(first + smem.pairs());
             k.range(first, end, 1, |tile| self.copy(smem, tile * KEYS));
         });
@@ -174,14 +223,15 @@ impl<'k> Params<'k> {
         (softmax, out): (&OnlineSoftmax<'k>, &[AccFragment<'k>]),
     ) {
         softmax.finish(out, |half, lse| {
-            let token = self.start + lane_row(k) + half as u32 * 8;
+            let Some(to) = self.lse else { return };
+            let token = self.row + lane_row(k) + half as u32 * 8;
             let writes = token.lt(self.out.rows) & (k.lane() & 3).eq(0);
             k.when(writes, || {
                 let lse = lse();
-                self.lse.store(token, lse);
+                to.store(token, lse);
             });
         });
-        self.out.write_pairs(config.target, (self.start, None), out);
+        self.out.write_pairs(config.target, (self.row, None), out);
     }
 }
 

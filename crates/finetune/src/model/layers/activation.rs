@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use half::bf16;
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{Cast, DType, NormPrologue, Output, SplitMatrix, TensorView};
+use retrograph_kernels::ops::{
+    Cast, DType, Embedding, NormPrologue, Output, SplitMatrix, TensorView,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
@@ -89,6 +91,21 @@ impl Activation {
             Output::F32(x) => Self::cast(builder, x, dtypes),
             _ => Ok(self),
         }
+    }
+
+    /// Appends a copy, in f32, of the row that the control `index` names. There are `rows` rows.
+    /// The embedding kernel reads them as its table.
+    pub(super) fn row(
+        self,
+        builder: &mut Builder,
+        (index, rows): (Slice<u32>, usize),
+    ) -> Result<Slice<f32>> {
+        let table = self.narrowest();
+        let hidden = table.len() / rows;
+        let out = builder.transient("out", hidden);
+        let row = Embedding { tokens: index, table, out, hidden, vocab: rows, scale: 1.0 };
+        builder.launch(row.launch())?;
+        Ok(out)
     }
 
     /// Returns a range of the elements.

@@ -93,6 +93,11 @@ impl Attention {
         }
     }
 
+    /// Rows of the pass.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The dtypes in which the block reads its input.
     pub(super) fn dtypes(&self) -> Dtypes {
         self.q.dtypes.and(self.k.dtypes).and(self.v.dtypes)
@@ -119,7 +124,7 @@ impl Attention {
         (x, residual): (Activation, Slice<f32>),
     ) -> Result<(Residual, Saved)> {
         let ProjectedTokens { operands, saved: [q, k, v], norms } =
-            self.project(builder, x, (None, self.core.dtypes()))?;
+            self.project(builder, x, self.core.dtypes())?;
         builder.scope(self.scope("attention"));
         let (mixed, core) = self.core.forward(builder, operands, self.o.projection.dtypes)?;
         let (out, o) = self.o.forward(builder, (mixed.into(), residual))?;
@@ -131,22 +136,28 @@ impl Attention {
         self.core.softcap().is_none()
     }
 
-    /// Appends the block over the tokens of a prompt and adds it to `residual`. The control `count`
-    /// is the number of rows that are tokens; without it, all rows are tokens.
+    /// Appends the attention of the tokens of a prompt, up to the output projection. The control
+    /// `count` is the number of rows that are tokens; without it, all rows are tokens.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
-        (x, residual): (Activation, Slice<f32>),
+        x: Activation,
         (cache, count): (&LayerKv, Option<Slice<u32>>),
-    ) -> Result<Residual> {
-        let tokens = self.project(builder, x, (Some(cache.positions), Dtypes::F32))?;
-        let Operands { q, k, v } = tokens.operands;
-        let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
+    ) -> Result<Activation> {
+        let ProjectedTokens { operands, .. } = self.project(builder, x, cache.prefill_dtypes())?;
         builder.scope(self.scope("attention"));
-        let new = NewTokens { q, k, v, rows: self.rows, count };
-        let mixed = cache.prefill(builder, new, self.compute)?;
-        let mixed = Activation::cast(builder, mixed, self.o.projection.dtypes)?;
-        Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
+        let new = NewTokens { operands, rows: self.rows, count };
+        cache.prefill(builder, new, (self.compute, self.o.projection.dtypes))
+    }
+
+    /// Appends the output projection of `mixed`, the output of attention, and adds it to
+    /// `residual`.
+    pub(super) fn project_output(
+        &self,
+        builder: &mut Builder,
+        (mixed, residual): (Input, Slice<f32>),
+    ) -> Result<Residual> {
+        Ok(self.o.forward(builder, (mixed, residual))?.0)
     }
 
     /// Appends the block over one token of each sequence and adds it to `residual`.
@@ -196,7 +207,7 @@ impl Attention {
         let mixed = Activation::transient(builder, ("out", outputs[0].len()), dtypes);
         cache.decode(builder, (projected, self.qk_norm_rope()), mixed)?;
         let mixed = Input { prefetch: Some(prefetch.during_output), ..mixed.into() };
-        Ok(self.o.forward(builder, (mixed, residual))?.0)
+        self.project_output(builder, (mixed, residual))
     }
 
     /// Returns the norms of heads and RoPE for the one-token attention kernel.
@@ -257,15 +268,15 @@ impl Attention {
         Ok(ProjectedTokens { operands, saved, norms: [None, None] })
     }
 
-    /// Appends projections, norms of heads and RoPE of several tokens, the first at position
-    /// `start`, or 0. The operands are in `dtypes`.
+    /// Appends projections, norms of heads and RoPE of several tokens. The operands are in
+    /// `dtypes`.
     fn project(
         &self,
         builder: &mut Builder,
         x: Activation,
-        (start, dtypes): (Option<Slice<u32>>, Dtypes),
+        dtypes: Dtypes,
     ) -> Result<ProjectedTokens> {
-        if start.is_none() && self.has_qkv_rope(dtypes) {
+        if self.has_qkv_rope(dtypes) {
             return self.project_in_one_launch(builder, x);
         }
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
@@ -277,8 +288,7 @@ impl Attention {
         let (k_out, k_norm) = norm_heads(builder, self.norms[1], k.y.f32()?)?;
         builder.scope(self.scope("rotation"));
         let heads = [(q_out, dtypes), (k_out, dtypes)];
-        let [rotated_q, rotated_k] =
-            self.rope.rotate(builder, heads, Rotation::Forward { start })?;
+        let [rotated_q, rotated_k] = self.rope.rotate(builder, heads, Rotation::Forward)?;
         let v_out = v.y.in_dtypes(builder, dtypes)?;
         let operands = Operands { q: rotated_q, k: rotated_k, v: v_out };
         let saved = [q.saved, k.saved, v.saved];

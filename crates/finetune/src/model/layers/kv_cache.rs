@@ -2,13 +2,14 @@
 
 use retrograph_kernels::ops::{
     CacheScores, CacheSoftmax, CacheValues, DType, DecodeAttention, DecodeAttentionCombine,
-    KvCache as CacheBuffers, KvCacheAppend, KvCacheShape, QkNormRope, QkvProjection,
+    KvCache as CacheBuffers, KvCacheAppend, KvCacheShape, PrefillAttention, QkNormRope,
+    QkvProjection, TensorView,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
-use super::activation::Activation;
-use super::self_attention;
+use super::activation::{Activation, Dtypes};
+use super::self_attention::{self, Operands};
 use crate::config::is_bf16;
 use crate::error::Result;
 use crate::spec::{AttentionSpec, LayerSpec, ModelSpec};
@@ -33,17 +34,18 @@ pub struct CacheConfig {
 #[derive(Clone, Debug)]
 pub(in crate::model) struct KvCache {
     pub(in crate::model) layers: Vec<LayerCache>,
-    /// Control: the position of the first new token of each sequence.
+    /// Control: the positions of the new tokens, in prefill of one sequence, in decode one of each.
     pub(in crate::model) positions: Slice<u32>,
     config: CacheConfig,
 }
 
 impl KvCache {
-    /// Declares the buffers of every layer as externals, and the positions as a control.
+    /// Declares the buffers of every layer as externals, and the positions of `rows` tokens of each
+    /// sequence as a control.
     pub(in crate::model) fn declare(
         builder: &mut Builder,
         spec: &ModelSpec,
-        config: CacheConfig,
+        (config, rows): (CacheConfig, usize),
     ) -> Result<Self> {
         let bf16 = is_bf16("cache_dtype", config.dtype)?;
         let pass = &mut builder.pass;
@@ -56,7 +58,7 @@ impl KvCache {
             }
         };
         let layers = spec.layers.iter().enumerate().map(declare).collect();
-        let positions = builder.pass.control_array::<u32>("positions", config.batch);
+        let positions = builder.pass.control_array::<u32>("positions", config.batch * rows);
         Ok(Self { layers, positions, config })
     }
 
@@ -71,7 +73,8 @@ impl KvCache {
         let caches =
             if batch == 1 { all.slice(0..length * kv_heads * shape.head_dim) } else { all };
         let AttentionSpec { window, scale, softcap, .. } = spec.attention;
-        LayerKv { caches, positions: self.positions, shape, window, scale, softcap }
+        let fused = spec.attention.has_fused_prefill(self.config.dtype);
+        LayerKv { caches, positions: self.positions, shape, fused, window, scale, softcap }
     }
 }
 
@@ -79,9 +82,11 @@ impl KvCache {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct LayerKv {
     caches: LayerCache,
-    /// Control: the position of the first new token of each sequence.
-    pub(super) positions: Slice<u32>,
+    /// As [`KvCache::positions`].
+    positions: Slice<u32>,
     shape: KvCacheShape,
+    /// Whether one kernel computes the attention of new tokens.
+    fused: bool,
     /// Maximum positions that a token attends to, including itself.
     window: Option<u32>,
     /// The factor of the scores.
@@ -93,9 +98,8 @@ pub(in crate::model) struct LayerKv {
 /// The new tokens of a prefill pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewTokens {
-    pub(super) q: Slice<f32>,
-    pub(super) k: Slice<f32>,
-    pub(super) v: Slice<f32>,
+    /// Queries, keys and values, in [`LayerKv::prefill_dtypes`].
+    pub(super) operands: Operands,
     /// Rows of q, k and v.
     pub(super) rows: usize,
     /// Control: the number of rows that are tokens; `None` for all.
@@ -132,27 +136,66 @@ impl LayerKv {
         builder.launch(combine.launch())
     }
 
-    /// Appends the keys and values of new tokens of one sequence to the cache, and their attention
-    /// as products over every position that the pass can attend to. A bf16 cache requires bf16
-    /// products, whatever the `compute` of the layers.
+    /// The dtype of the cache.
+    fn dtype(&self) -> DType {
+        self.caches.views()[0].dtype()
+    }
+
+    /// The dtypes in which prefill reads queries, keys and values: fused attention computes in the
+    /// dtype of the cache.
+    pub(super) fn prefill_dtypes(&self) -> Dtypes {
+        if self.fused { self.dtype().into() } else { Dtypes::F32 }
+    }
+
+    /// Appends the keys and values of new tokens of one sequence to the cache, and their attention,
+    /// whose output is read in `dtypes`. Attention that is not fused computes in `compute`, or in
+    /// bf16 if the cache is bf16.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
         new: NewTokens,
+        (compute, dtypes): (DType, Dtypes),
+    ) -> Result<Activation> {
+        let Self { caches, shape, window, scale, .. } = *self;
+        let NewTokens { operands: Operands { q, k, v }, rows: queries, count } = new;
+        let start = self.positions.slice(0..1);
+        let view = |tensor: Activation| match self.fused {
+            true => Ok(tensor.narrowest()),
+            false => tensor.f32().map(TensorView::F32),
+        };
+        let (keys, values) = (view(k)?, view(v)?);
+        let append = KvCacheAppend { keys, values, caches, start, count, shape };
+        builder.launch(append.launch())?;
+        if !self.fused {
+            let out = self.unfused(builder, (q.f32()?, queries), compute)?;
+            return Activation::cast(builder, out, dtypes);
+        }
+        let q = q.narrowest();
+        let out = Activation::transient(builder, ("out", q.len()), dtypes);
+        let written = out.written();
+        let attention =
+            PrefillAttention { q, caches, out: written, start, queries, window, shape, scale };
+        builder.launch(attention.launch())?;
+        Ok(out)
+    }
+
+    /// Appends attention as products over every position that the pass can attend to.
+    fn unfused(
+        &self,
+        builder: &mut Builder,
+        (q, queries): (Slice<f32>, usize),
         compute: DType,
     ) -> Result<Slice<f32>> {
-        let Self { caches, positions: start, shape, window, scale, softcap } = *self;
-        let NewTokens { q, k, v, rows: queries, count } = new;
-        let append = KvCacheAppend { keys: k, values: v, caches, start, count, shape };
-        builder.launch(append.launch())?;
+        let Self { caches, positions, shape, window, scale, softcap, .. } = *self;
         let out = builder.transient("out", q.len());
-        let compute = if matches!(caches, CacheBuffers::Bf16(_)) { DType::Bf16 } else { compute };
+        let compute = if self.dtype() == DType::Bf16 { DType::Bf16 } else { compute };
         let [keys, values] = caches.views();
         let (heads, width) = (shape.heads, shape.capacity);
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;
         let (scores, _) = self_attention::softcap(builder, softcap, scores)?;
+        let start = positions.slice(0..1);
         let softmax: CacheSoftmax<BufferId> =
             CacheSoftmax { values: scores, start, heads, queries, width, window };
         builder.launch(softmax.launch())?;

@@ -4,7 +4,7 @@
 use retrograph_kernels::ops::TensorView;
 use retrograph_runtime::{BufferId, Slice};
 
-use super::activation::{Activation, Dtypes};
+use super::activation::{Activation, Dtypes, Input};
 use super::attention::{self, Attention, Prefetch};
 use super::kv_cache::LayerKv;
 use super::mlp::{self, Mlp};
@@ -47,7 +47,7 @@ impl Saved {
 
 impl Layer {
     /// Resolves the layer after `before`.
-    pub(super) fn new(
+    pub(in crate::model) fn new(
         (builder, config, tables): (&Builder, &PassConfig, RopeTables),
         spec: &LayerSpec,
         before: &[Self],
@@ -100,10 +100,41 @@ impl Layer {
         x: Residual,
         cache: (&LayerKv, Option<Slice<u32>>),
     ) -> Result<Residual> {
+        let (mixed, x) = self.prefill_attention(builder, x, cache)?;
+        let x = self.attention.project_output(builder, (mixed.into(), x))?;
+        Ok(self.forward_mlp(builder, x)?.0)
+    }
+
+    /// As [`Layer::prefill`], for the last layer: only one row of the output is needed, whose index
+    /// is the control `last`. `one_row` is this layer in a pass of one row.
+    pub(in crate::model) fn prefill_last(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        (cache, count): (&LayerKv, Slice<u32>),
+        (one_row, last, next): (&Self, Slice<u32>, TensorView<BufferId>),
+    ) -> Result<Residual> {
+        let (mixed, x) = self.prefill_attention(builder, x, (cache, Some(count)))?;
+        self.enter(builder, "last token");
+        let index = (last, self.attention.rows());
+        let (mixed, x) = (mixed.row(builder, index)?, Activation::from(x).row(builder, index)?);
+        let [gate, _] = one_row.mlp.first_weights();
+        let mixed = Input { prefetch: Some(gate), ..Activation::from(mixed).into() };
+        let x = one_row.attention.project_output(builder, (mixed, x))?;
+        one_row.decode_mlp(builder, x, next)
+    }
+
+    /// Appends the norm and the attention of the tokens of a prompt, up to the output projection.
+    /// Also returns the input of the layer.
+    fn prefill_attention(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        cache: (&LayerKv, Option<Slice<u32>>),
+    ) -> Result<(Activation, Slice<f32>)> {
         self.enter(builder, "input norm");
         let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
-        let x = self.attention.prefill(builder, (normed, saved.x), cache)?;
-        Ok(self.forward_mlp(builder, x)?.0)
+        Ok((self.attention.prefill(builder, normed, cache)?, saved.x))
     }
 
     /// Appends the layer over one token of each sequence. `next` is the weight that is read after
@@ -122,6 +153,16 @@ impl Layer {
         let [gate, up] = self.mlp.first_weights();
         let prefetch = Prefetch { during_attention: up, during_output: gate };
         let x = self.attention.decode(builder, normed, (cache, prefetch))?;
+        self.decode_mlp(builder, x, next)
+    }
+
+    /// Appends the MLP and its norm over one token of each sequence.
+    fn decode_mlp(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        next: TensorView<BufferId>,
+    ) -> Result<Residual> {
         self.enter(builder, "mlp norm");
         let normed = self.mlp_norm.decode(builder, x, self.mlp.dtypes())?;
         self.mlp.decode(builder, normed, next)

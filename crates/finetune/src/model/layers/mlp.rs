@@ -30,6 +30,8 @@ pub(super) struct Mlp {
     inner: DType,
     /// Whether one launch computes gate, up and SwiGLU.
     fused: bool,
+    /// Whether the pass has a backward pass.
+    has_backward: bool,
     /// Whether one launch computes the backward passes of down and SwiGLU.
     fused_backward: bool,
     /// Whether SwiGLU splits its result into f16 terms.
@@ -41,8 +43,8 @@ pub(super) struct Mlp {
 /// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
-    gate: Forwarded,
-    up: Forwarded,
+    /// Gate and up; `None` if the pass has no backward pass.
+    gate_up: Option<[Forwarded; 2]>,
     down: block_output::Saved,
 }
 
@@ -76,6 +78,7 @@ impl Mlp {
             activation,
             inner,
             fused,
+            has_backward: pass.1.has_backward,
             fused_backward,
             splits,
             splits_backward,
@@ -107,9 +110,9 @@ impl Mlp {
         builder: &mut Builder,
         (input, residual): (Input, Slice<f32>),
     ) -> Result<(Residual, Saved)> {
-        let ([gate, up], inner) = self.gated(builder, input)?;
+        let (gate_up, inner) = self.gated(builder, input)?;
         let (out, down) = self.down.forward(builder, (inner, residual))?;
-        Ok((out, Saved { gate, up, down }))
+        Ok((out, Saved { gate_up, down }))
     }
 
     fn activation_name(&self) -> &'static str {
@@ -120,7 +123,11 @@ impl Mlp {
     }
 
     /// Appends gate, up and `activation(gate) · up` over all rows.
-    fn gated(&self, builder: &mut Builder, input: Input) -> Result<([Forwarded; 2], Input)> {
+    fn gated(
+        &self,
+        builder: &mut Builder,
+        input: Input,
+    ) -> Result<(Option<[Forwarded; 2]>, Input)> {
         let scopes = ["gate", "up"].map(|part| self.scope(part));
         let layers = [&self.gate, &self.up];
         let calls = std::array::from_fn(|at| Forward {
@@ -130,15 +137,16 @@ impl Mlp {
         });
         if self.fused {
             builder.scope(self.scope("gate and up"));
-            let (outputs, inner) = linear::forward_swiglu(builder, input, calls)?;
-            return Ok((outputs, inner.into()));
+            let saves = self.has_backward;
+            let (gate_up, inner) = linear::forward_swiglu(builder, input, (calls, saves))?;
+            return Ok((gate_up, inner.into()));
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
         builder.scope(self.scope(self.activation_name()));
         if self.splits {
             let inputs = [gate.y.f32()?, up.y.f32()?];
             let inner = linear::split_swiglu(builder, &self.down.projection, inputs)?;
-            return Ok(([gate, up], inner));
+            return Ok((Some([gate, up]), inner));
         }
         let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
         let dtypes = self.down.projection.dtypes;
@@ -148,7 +156,7 @@ impl Mlp {
             GatedActivation::Silu => SwiGlu { gate: gate_out, up: up_out, out }.launch(),
             GatedActivation::GeluTanh => GeGlu { gate: gate_out, up: up_out, out }.launch(),
         })?;
-        Ok(([gate, up], inner.into()))
+        Ok((Some([gate, up]), inner.into()))
     }
 
     /// Appends the MLP over one token of each sequence and adds it to `residual`. `next` is the
@@ -185,9 +193,10 @@ impl Mlp {
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
-        Saved { gate, up, down }: Saved,
+        Saved { gate_up, down }: Saved,
         grad_out: Activation,
     ) -> Result<Vec<Activation>> {
+        let [gate, up] = gate_up.expect("a pass with a backward pass saves gate and up");
         let [(grad_gate, gate_terms), (grad_up, up_terms)] =
             self.backward_to_gate_and_up(builder, [gate.y, up.y], (down, grad_out))?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));

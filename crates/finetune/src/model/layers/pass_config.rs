@@ -20,7 +20,9 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) bf16_branches: bool,
     /// The low-rank updates, if there are any.
     pub(in crate::model) lora: Option<LoraConfig>,
-    /// Whether the pass decodes one token of each sequence. Nothing of it is saved for gradients.
+    /// Whether the pass has a backward pass, for which it saves tensors.
+    pub(in crate::model) has_backward: bool,
+    /// Whether the pass decodes one token of each sequence.
     pub(in crate::model) decodes: bool,
     /// Micro-batches that run concurrently.
     pub(in crate::model) concurrent_micro_batches: u32,
@@ -48,10 +50,16 @@ impl PassConfig {
         let min_fused_elements = options.fuse_from.unwrap_or(whole.min_fused_elements);
         let min_split_multiplications =
             options.split_from.unwrap_or(whole.min_split_multiplications);
-        Self { concurrent_micro_batches, min_fused_elements, min_split_multiplications, ..whole }
+        Self {
+            has_backward: true,
+            concurrent_micro_batches,
+            min_fused_elements,
+            min_split_multiplications,
+            ..whole
+        }
     }
 
-    /// Returns a batch without micro-batches.
+    /// Returns a batch without micro-batches and without a backward pass.
     pub(in crate::model) fn without_micro_batches(config: &TrainingConfig) -> Self {
         Self {
             batch: config.batch,
@@ -60,6 +68,7 @@ impl PassConfig {
             compute: config.precision.dtype,
             bf16_branches: true,
             lora: config.mode.lora(),
+            has_backward: false,
             decodes: false,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
@@ -80,6 +89,7 @@ impl PassConfig {
             // The last row of a prompt is read from the stream without a norm, in f32.
             bf16_branches: false,
             lora: config.mode.lora(),
+            has_backward: false,
             decodes: rows == 1,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,

@@ -57,12 +57,10 @@ pub(super) struct RotaryEmbedding {
     at_zero: bool,
 }
 
-/// The direction of a rotation. The inverse is the gradient.
+/// The direction of a rotation, at the positions of the tokens. The inverse is the gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rotation {
-    /// From position `start` on; without it, at the positions of the tokens in their documents.
-    Forward { start: Option<Slice<u32>> },
-    /// The inverse, at the positions of the tokens in their documents.
+    Forward,
     Inverse,
 }
 
@@ -98,9 +96,9 @@ impl RotaryEmbedding {
         rotation: Rotation,
     ) -> Result<[Activation; 2]> {
         let Self { tables: RopeTables { cos, sin, .. }, batch, seq, head_dim, at_zero } = *self;
-        let (names, start, inverse) = match rotation {
-            Rotation::Forward { start } => (["q", "k"], start, false),
-            Rotation::Inverse => (["grad_q", "grad_k"], None, true),
+        let (names, inverse) = match rotation {
+            Rotation::Forward => (["q", "k"], false),
+            Rotation::Inverse => (["grad_q", "grad_k"], true),
         };
         let rotated = [(names[0], q), (names[1], k)]
             .map(|(name, (x, dtypes))| Activation::transient(builder, (name, x.len()), dtypes));
@@ -111,11 +109,10 @@ impl RotaryEmbedding {
         };
         let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
         let positions = self.positions();
-        let token_positions = match (start, builder.sequences.positions()) {
+        let token_positions = match builder.sequences.positions() {
             _ if at_zero => TokenPositions::Zero,
-            (Some(start), _) => TokenPositions::From(start),
-            (None, Some(positions)) => TokenPositions::Each(positions),
-            (None, None) => TokenPositions::FromZero,
+            Some(positions) => TokenPositions::Each(positions),
+            None => TokenPositions::FromZero,
         };
         let rope =
             Rope { tensors, cos, sin, token_positions, positions, batch, seq, head_dim, inverse };

@@ -5,9 +5,7 @@
 //! device for the next pass.
 
 use retrograph_kernels::Element;
-use retrograph_kernels::ops::{
-    Embedding, MarkSeenTokens, Sample, SamplingParameters, sample_chunks,
-};
+use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::InferenceConfig;
@@ -16,6 +14,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
 };
+use crate::model::sequences::Sequences;
 use crate::parameters::normed_weight;
 use crate::spec::ModelSpec;
 
@@ -47,7 +46,7 @@ pub struct GenerationPass {
     pub parameters: Vec<ParameterBuffers>,
     /// The source of the tokens.
     pub source: TokenSource,
-    /// Control: the position of the first token of each sequence.
+    /// Control: the position of each token, as many as the pass has rows.
     pub positions: Slice<u32>,
     /// Control: the sampling parameters of the next token of each sequence, encoded by
     /// [`SamplingParameters::words`].
@@ -81,14 +80,19 @@ impl GenerationPass {
         let pass = &mut parts.builder.pass;
         let tokens = pass.control_array::<u32>("tokens", rows);
         let [count, last] = ["count", "last"].map(|name| pass.control::<u32>(name));
-        let x: Residual = parts.embed(tokens, Some(count))?.into();
+        let mut x: Residual = parts.embed(tokens, Some(count))?.into();
+        let one_row = parts.last_layer_of_one_row(config);
         let Parts { builder, spec, model, cache, .. } = &mut parts;
-        let layers = model.layers.iter().zip(&spec.layers).enumerate();
-        let x = layers.into_iter().try_fold(x, |x, (number, (layer, spec))| {
-            layer.prefill(builder, x, (&cache.layer(number, spec), Some(count)))
-        })?;
-        let x = row(builder, x, (last, [rows, spec.hidden]))?;
-        parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
+        let next = model.head.weight().value;
+        for (number, (layer, spec)) in model.layers.iter().zip(&spec.layers).enumerate() {
+            let cache = cache.layer(number, spec);
+            x = if number + 1 == model.layers.len() {
+                layer.prefill_last(builder, x, (&cache, count), (&one_row, last, next))?
+            } else {
+                layer.prefill(builder, x, (&cache, Some(count)))?
+            };
+        }
+        parts.sample(x, TokenSource::Prompt { tokens, count, last })
     }
 
     /// Describes decoding: one token of each sequence, which the previous pass sampled.
@@ -153,7 +157,8 @@ impl Parts {
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
         let CacheConfig { batch, capacity, .. } = cache;
-        let cache = KvCache::declare(&mut builder, &spec, cache)?;
+        let cache = KvCache::declare(&mut builder, &spec, (cache, rows))?;
+        builder.sequences = Sequences::of_generation(cache.positions);
         let pass = &mut builder.pass;
         let sampling = pass.control_array::<u32>("sampling", batch * SamplingParameters::LEN);
         let seen = pass.external::<u32>("seen", batch * spec.vocab);
@@ -176,6 +181,14 @@ impl Parts {
             sampled,
             logits,
         })
+    }
+
+    /// Resolves the last layer for a single row.
+    fn last_layer_of_one_row(&self, config: &InferenceConfig) -> Layer {
+        let config = PassConfig::generation(config, (1, 1));
+        let last = self.spec.layers.len() - 1;
+        let (spec, before) = (&self.spec.layers[last], &self.model.layers[..last]);
+        Layer::new((&self.builder, &config, self.tables), spec, before)
     }
 
     /// Declares the norms of DoRA layers, which are `computed` by an earlier pass, or by this pass.
@@ -235,22 +248,6 @@ impl Parts {
             logits,
         })
     }
-}
-
-/// Appends a copy of the row `index` of `x`, which has the given sizes. The embedding kernel reads
-/// x as its table.
-fn row(
-    builder: &mut Builder,
-    x: Residual,
-    (index, [rows, hidden]): (Slice<u32>, [usize; 2]),
-) -> Result<Slice<f32>> {
-    builder.scope("last token");
-    let x = x.settle(builder)?;
-    let out = builder.transient("out", hidden);
-    builder.launch(
-        Embedding { tokens: index, table: x, out, hidden, vocab: rows, scale: 1.0 }.launch(),
-    )?;
-    Ok(out)
 }
 
 /// Appends sampling of the next token.
@@ -364,12 +361,36 @@ mod tests {
     }
 
     #[test]
-    fn prefill_computes_the_logits_of_one_row() {
+    fn prefill_computes_one_row_from_the_last_output_projection_on() {
         let prompt = GenerationPass::prefill(&config(Mode::Full), 16, cache(256)).unwrap();
         let count = |kernel| count(&prompt.pass, &[kernel]);
-        assert_eq!((count(&ops::FPROP), count(&ops::GEMV)), (2 * 7, 1));
-        assert_eq!((prompt.logits.len(), count(&ops::ADD)), (256, 1));
+        // All products of the first layer, and q, k and v of the second one. Then the output
+        // projection, gate and up together, down, and the logits.
+        assert_eq!((count(&ops::FPROP), count(&ops::GEMV)), (7 + 3, 4));
+        assert_eq!(prompt.logits.len(), 256);
         assert_eq!(count(&ops::KV_CACHE_APPEND), 2);
+        assert_eq!(count(&ops::PREFILL_ATTENTION_F32), 2);
+    }
+
+    #[test]
+    fn prefill_in_bf16_fuses_projections_with_rope_and_swiglu() {
+        let model = Preset::Qwen25OneAndHalf.model();
+        let config = InferenceConfig::frozen(model, Precision::BF16);
+        let cache = CacheConfig { dtype: DType::Bf16, ..cache(1024) };
+        let prompt = GenerationPass::prefill(&config, 1024, cache).unwrap();
+        let count = |kernels: &[_]| count(&prompt.pass, kernels);
+        assert_eq!(count(&[&ops::KV_CACHE_APPEND]), model.layers, "keys and values are bf16");
+        assert_eq!(count(&[&ops::PREFILL_ATTENTION_BF16]), model.layers);
+        assert_eq!(count(&[&ops::ROPE, &ops::SWIGLU, &ops::CAST]), 0);
+    }
+
+    #[test]
+    fn prefill_of_capped_scores_stores_them() {
+        let model = ModelConfig { attention_softcap: Some(50.0), ..Preset::Tiny.model() };
+        let config = InferenceConfig::frozen(model, Precision::F32);
+        let prompt = GenerationPass::prefill(&config, 16, cache(256)).unwrap();
+        assert_eq!(count(&prompt.pass, &[&ops::PREFILL_ATTENTION_F32]), 0);
+        assert_eq!(count(&prompt.pass, &[&ops::SCORES]), 2);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::super::residual::Residual;
 use super::super::skinny;
 use super::layer::Linear;
 use super::products::SecondProduct;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The output of a layer.
 #[derive(Clone, Copy, Debug)]
@@ -115,20 +115,23 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     }))
 }
 
-/// Appends gate and up, the layers of `calls`, and `out = silu(gate) · up` as one launch.
+/// Appends `out = silu(gate) · up` as one launch, where gate and up are the layers of `calls`. Also
+/// returns gate and up if the pass saves them for its backward pass.
 pub(in crate::model::layers) fn forward_swiglu(
     builder: &mut Builder,
     input: Input,
-    calls: [Forward<'_>; 2],
-) -> Result<([Forwarded; 2], Activation)> {
-    let [gate, up] = calls.map(|call| call.output(builder));
+    (calls, saves): ([Forward<'_>; 2], bool),
+) -> Result<(Option<[Forwarded; 2]>, Activation)> {
     let [first, second] = calls.map(|call| call.layer.products);
     let w = [first.bf16_weight(builder)?, second.bf16_weight(builder)?];
-    let products = &first;
-    let out = Activation::transient(builder, ("inner", gate.bf16()?.len()), DType::Bf16.into());
-    products.fprop_swiglu(builder, (input.x, w), [gate.bf16()?, up.bf16()?, out.bf16()?])?;
+    let gate_up = saves.then(|| calls.map(|call| call.output(builder)));
+    let written = gate_up.map(|[gate, up]| Ok::<_, Error>([gate.bf16()?, up.bf16()?]));
+    let len = first.shape.rows * first.shape.outputs;
+    let out = Activation::transient(builder, ("inner", len), DType::Bf16.into());
+    first.fprop_swiglu(builder, (input.x, w), (written.transpose()?, out.bf16()?))?;
     let saved = Saved { x: input.x, lora: None, unscaled: None };
-    Ok(([gate, up].map(|y| Forwarded { y, residual: None, saved }), out))
+    let forwarded = |y| Forwarded { y, residual: None, saved };
+    Ok((gate_up.map(|gate_up| gate_up.map(forwarded)), out))
 }
 
 /// Appends queries, keys and values, the layers of `calls`, and RoPE as one launch in `scope`.

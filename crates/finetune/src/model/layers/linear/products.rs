@@ -257,14 +257,14 @@ impl Products {
         rows * columns >= self.min_fused_elements
     }
 
-    /// Appends gate, up and `silu(gate) · up` of `x`, with weights in bf16.
+    /// Appends `silu(gate) · up` of `x`, with weights in bf16. Also writes gate and up, if given.
     pub(super) fn fprop_swiglu(
         &self,
         builder: &mut Builder,
         (x, w): (Activation, [Slice<bf16>; 2]),
-        [gate, up, out]: [Slice<bf16>; 3],
+        (gate_up, out): (Option<[Slice<bf16>; 2]>, Slice<bf16>),
     ) -> Result<()> {
-        let product = SwiGluFprop { x: x.bf16()?, w, gate, up, out, shape: self.shape };
+        let product = SwiGluFprop { x: x.bf16()?, w, products: gate_up, out, shape: self.shape };
         self.launch_for_all(builder, product.launch())
     }
 
