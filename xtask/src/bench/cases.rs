@@ -85,6 +85,8 @@ pub(crate) const RANK: usize = 16;
 pub(crate) enum Case {
     /// A training step; `size` is batch and sequence.
     Step { shape: Shape, mode: Mode, dtype: Dtype, size: [usize; 2] },
+    /// The prefill of one prompt in bf16, up to the first token.
+    Prefill { shape: Shape, tokens: usize, capacity: usize },
     /// A token of greedy decoding in bf16.
     Decode { shape: Shape, position: usize, capacity: usize },
     /// bf16 products of linear layers, inputs and outputs each.
@@ -124,6 +126,9 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 512]),
 ];
 
+/// Tokens of the prompts.
+const PROMPTS: [usize; 4] = [128, 512, 2048, 8192];
+
 /// Rows of the products.
 const ROWS: [usize; 3] = [512, 2048, 4096];
 
@@ -159,10 +164,14 @@ const ATTENTION: &[[usize; 5]] = &[
 /// All cases, in the order of the table.
 pub(crate) fn all() -> Vec<Case> {
     let step = |&(mode, dtype, shape, size)| Case::Step { shape, mode, dtype, size };
-    let decode = Case::Decode { shape: QWEN_1_5B, position: 512, capacity: 1024 };
+    let shape = QWEN_1_5B;
+    let prefill =
+        PROMPTS.iter().map(|&tokens| Case::Prefill { shape, tokens, capacity: 2 * tokens });
+    let decode = Case::Decode { shape, position: 512, capacity: 1024 };
     let products = ROWS.iter().map(|&rows| Case::Products { rows, layers: LAYERS });
     let attention = Case::Attention { sizes: ATTENTION };
-    STEPS.iter().map(step).chain([decode]).chain(products).chain([attention]).collect()
+    let steps = STEPS.iter().map(step);
+    steps.chain(prefill).chain([decode]).chain(products).chain([attention]).collect()
 }
 
 impl Case {
@@ -184,6 +193,7 @@ impl Case {
                 };
                 format!("{mode}-{dtype}-{}-{batch}x{seq}", shape.name)
             }
+            Self::Prefill { shape, tokens, .. } => format!("prefill-bf16-{}-{tokens}", shape.name),
             Self::Decode { shape, position, capacity } => {
                 format!("decode-bf16-{}-{position}of{capacity}", shape.name)
             }
@@ -196,6 +206,7 @@ impl Case {
     pub(crate) fn tiny(&self) -> Self {
         match *self {
             Self::Step { mode, dtype, .. } => Self::Step { shape: TINY, mode, dtype, size: [1, 8] },
+            Self::Prefill { .. } => Self::Prefill { shape: TINY, tokens: 4, capacity: 16 },
             Self::Decode { .. } => Self::Decode { shape: TINY, position: 4, capacity: 16 },
             Self::Products { .. } => Self::Products { rows: 8, layers: &[[64, 64]] },
             Self::Attention { .. } => Self::Attention { sizes: &[[1, 16, 4, 2, 64]] },
@@ -219,7 +230,10 @@ mod tests {
     #[test]
     fn heads_divide_the_width_and_key_heads_the_heads() {
         for case in all() {
-            if let Case::Step { shape, .. } | Case::Decode { shape, .. } = case {
+            if let Case::Step { shape, .. }
+            | Case::Prefill { shape, .. }
+            | Case::Decode { shape, .. } = case
+            {
                 assert!(shape.hidden.is_multiple_of(shape.heads), "{shape:?}");
                 assert!(shape.heads.is_multiple_of(shape.kv_heads), "{shape:?}");
             }

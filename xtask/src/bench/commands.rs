@@ -69,7 +69,9 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
             .and(mode_options(*mode))
             .with(dtype_options(*dtype))
             .with(&["--sizes", &joined(size), "--energy"]),
-        Case::Decode { shape, position, capacity } => bench(place, &out)
+        // The benchmark of decoding also measures the prefill of its prompt.
+        Case::Prefill { shape, tokens: position, capacity }
+        | Case::Decode { shape, position, capacity } => bench(place, &out)
             .and(shape.options())
             .with(dtype_options(Dtype::Bf16))
             .with(&["--decode", &joined(&[*position, *capacity])]),
@@ -148,6 +150,9 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
                 }))
                 .with(if settings.quick { &quick } else { &[] })
         }
+        Case::Prefill { shape, tokens, capacity } => Call::new("prefill.py", &[])
+            .and(shape.options())
+            .with(&["--prefill", &joined(&[*tokens, *capacity])]),
         Case::Decode { shape, position, capacity } => Call::new("decode.py", &[])
             .and(shape.options())
             .with(&["--decode", &joined(&[*position, *capacity])]),

@@ -91,10 +91,16 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
             let (flop, bytes) = step((shape, *mode), *dtype, *size);
             vec![Row { row: case.name(), arithmetic, flop, bytes }]
         }
+        Case::Prefill { shape, tokens, .. } => {
+            let (linear, head) = (linear_weights(shape), head_weights(shape));
+            let bytes = 2.0 * (linear + head + cached(shape, *tokens)) as f64;
+            let products = 2.0 * (tokens * linear + head) as f64;
+            let attention = 2.0 * (tokens * tokens * shape.layers * shape.hidden) as f64;
+            vec![Row::bf16(case.name(), products + attention, bytes)]
+        }
         Case::Decode { shape, position, .. } => {
             let weights = linear_weights(shape) + head_weights(shape);
-            let cached = 2 * shape.layers * position * shape.kv_heads * shape.head_dim();
-            let bytes = 2.0 * (weights + cached) as f64;
+            let bytes = 2.0 * (weights + cached(shape, *position)) as f64;
             vec![Row::bf16(case.name(), 2.0 * weights as f64, bytes)]
         }
         Case::Products { rows, layers } => {
@@ -105,6 +111,11 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
             sizes.iter().flat_map(|&size| PASSES.map(|pass| attention(pass, size))).collect()
         }
     }
+}
+
+/// Elements of the KV cache of some tokens.
+fn cached(shape: &Shape, tokens: usize) -> usize {
+    2 * shape.layers * tokens * shape.kv_heads * shape.head_dim()
 }
 
 const PRODUCTS: [&str; 3] = ["fprop", "dgrad", "wgrad"];

@@ -47,6 +47,11 @@ pub(crate) fn ours(
     let text = std::fs::read_to_string(&out)?;
     let found = match case {
         Case::Step { .. } => vec![(case.name(), step(&text, place, "step_ms")?)],
+        Case::Prefill { .. } => {
+            // The other numbers are those of decoding.
+            let timing = step(&text, place, "prefill_ms")?;
+            vec![(case.name(), Timing { samples: None, pipelined_ms: None, ..timing })]
+        }
         Case::Decode { .. } => vec![(case.name(), step(&text, place, "token_ms")?)],
         Case::Products { .. } => products(&text)?,
         Case::Attention { .. } => attention(&text)?,
@@ -121,7 +126,7 @@ fn peers(case: &Case, lines: &anyhow::Result<Vec<Value>>) -> Vec<(String, Varian
 /// The variant of one line of a script, and the row that it is about.
 fn peer(case: &Case, line: &Value) -> anyhow::Result<(String, Variant)> {
     let row = match case {
-        Case::Step { .. } | Case::Decode { .. } => case.name(),
+        Case::Step { .. } | Case::Prefill { .. } | Case::Decode { .. } => case.name(),
         Case::Products { .. } => product_row(line)?,
         Case::Attention { .. } => {
             let pass = line["pass"].as_str().with_context(|| format!("no pass in {line}"))?;

@@ -68,6 +68,10 @@ pub struct DecodeMeasurement {
     pub instantiate_ms: f64,
     /// Median device time of the prefill of one sequence, in milliseconds.
     pub prefill_ms_median: f32,
+    /// Minimum of these times.
+    pub prefill_ms_min: f32,
+    /// Maximum of these times.
+    pub prefill_ms_max: f32,
     /// Host time until the first token of the first sequence, in milliseconds. Programs are built
     /// before; the prompts of all sequences are enqueued first.
     pub prompt_ms: f64,
@@ -238,6 +242,14 @@ struct Times {
     last_tokens: Vec<u32>,
 }
 
+fn minimum(times: &[f32]) -> f32 {
+    times.iter().copied().fold(f32::INFINITY, f32::min)
+}
+
+fn maximum(times: &[f32]) -> f32 {
+    times.iter().copied().fold(0.0, f32::max)
+}
+
 fn measurement(
     ([position, cache, batch], cache_dtype, strategy): ([usize; 3], DType, BenchStrategy),
     report: Option<&Report>,
@@ -257,10 +269,12 @@ fn measurement(
         build_ms: report.map_or(0.0, |report| milliseconds(report.build_time)),
         instantiate_ms: report.map_or(0.0, |report| milliseconds(report.instantiate_time)),
         prefill_ms_median: median(&prefill_ms).unwrap_or(f32::NAN),
+        prefill_ms_min: minimum(&prefill_ms),
+        prefill_ms_max: maximum(&prefill_ms),
         prompt_ms,
         token_ms_median: median(&device_ms).unwrap_or(f32::NAN),
-        token_ms_min: device_ms.iter().copied().fold(f32::INFINITY, f32::min),
-        token_ms_max: device_ms.iter().copied().fold(0.0, f32::max),
+        token_ms_min: minimum(&device_ms),
+        token_ms_max: maximum(&device_ms),
         pipelined_ms,
         parameter_bytes,
         planned_bytes,
