@@ -178,14 +178,14 @@ impl DecodeBench {
         self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
         let times = self.timed(&mut batch, &request)?;
+        let (after, _) = modules.context().mem_get_info()?;
         let generator = batch.generator_mut();
+        // A prefill would replace the report of decoding.
+        let report = generator.report().cloned();
+        let allocated = generator.bytes();
         let prefills = (0..self.steps.min(MAX_PREFILLS)).map(|_| generator.prefill_ms(&request));
         let prefill_ms = prefills.collect::<Result<Vec<_>>>()?;
         let times = Times { prefill_ms, ..times };
-        let (after, _) = modules.context().mem_get_info()?;
-        let generator = batch.generator();
-        let report = generator.report().cloned();
-        let allocated = generator.bytes();
         let (planned, taken) = (need.cache + need.step, before.saturating_sub(after));
         let driver = match modules.context().driver().is_simulated() {
             true => 0,

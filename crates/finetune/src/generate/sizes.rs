@@ -21,6 +21,9 @@ const MAX_SCORE_ROWS: usize = 512;
 const MAX_PADDING: usize = 256;
 /// Minimum rows of a prefill.
 const MIN_ROWS: usize = 16;
+/// With fused attention, there are also prefills of this many rows, and of twice as many and so on.
+/// Fewer rows take about as long as the next power of two.
+const MIN_ROWS_BETWEEN: usize = 384;
 /// Maximum sequences of a pass.
 const MAX_BATCH: usize = 8;
 /// Maximum attention scores of a prefill: 256 MiB.
@@ -70,7 +73,8 @@ impl Sizes {
             DType::Bf16 => MAX_ROWS,
             _ => MAX_ROWS / 2,
         };
-        let rows = powers(MIN_ROWS, max_rows + 1).chain([1]);
+        let between = powers(MIN_ROWS_BETWEEN, if fused { max_rows } else { 0 });
+        let rows = powers(MIN_ROWS, max_rows + 1).chain(between).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths =
             Buckets::list(powers(MIN_LENGTH, capacity).chain([capacity])).map_err(shape)?;
@@ -128,8 +132,11 @@ impl Sizes {
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
         let length = self.lengths.fit(position + left).unwrap_or(self.capacity);
         let tokens = left.min(self.max_rows(length));
-        let padding = tokens.next_power_of_two() - tokens;
-        if padding <= MAX_PADDING { tokens } else { 1 << tokens.ilog2() }
+        let rows = self.rows.fit(tokens).unwrap_or(tokens);
+        if rows - tokens <= MAX_PADDING {
+            return tokens;
+        }
+        self.rows.sizes().take_while(|rows| *rows <= tokens).last().unwrap_or(tokens)
     }
 
     /// Returns the maximum rows of a program of `length`.
@@ -287,7 +294,7 @@ mod tests {
             pieces
         };
         assert_eq!([5, 300, 512, 768].map(pieces), [vec![5], vec![300], vec![512], vec![768]]);
-        assert_eq!([600, 1100].map(pieces), [vec![512, 88], vec![1024, 76]]);
+        assert_eq!([600, 1100, 1300].map(pieces), [vec![600], vec![1024, 76], vec![1300]]);
         assert_eq!([1900, 9000].map(pieces), [vec![1900], vec![2048, 2048, 2048, 2048, 808]]);
     }
 
