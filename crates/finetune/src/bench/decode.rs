@@ -172,9 +172,9 @@ impl DecodeBench {
         let mut batch = GenerationBatch::new(plan.start(modules, source, &mut |_| ())?)?;
         let vocab = self.config.model.vocab;
         let prompt: Vec<u32> = (0..position).map(|i| (i * 7919 % vocab) as u32).collect();
-        // Builds the programs that the prompt needs.
+        // Builds the programs of the prompt and of the first step.
         let count = self.warm_up + self.steps;
-        let request = Request { max_tokens: 1, ..Request::new(&prompt, self.sampling) };
+        let request = Request { max_tokens: 2, ..Request::new(&prompt, self.sampling) };
         self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
         let times = self.timed(&mut batch, &request)?;
