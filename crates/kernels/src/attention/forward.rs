@@ -15,9 +15,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::bounds::AttentionBounds;
-use super::fused::{
-    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, term_pointers,
-};
+use super::fused::{by_dtype, check_forward, check_scale, dispatch, optional, term_pointers};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -78,16 +76,10 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         let Self { q, k, v, out, lse, split_f16: terms, bounds, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION_BF16])?;
         let check = Check(kernel.name);
-        check_dtypes(check, [q, k, v])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
         shape.check_tensors(check, [("q", q, query), ("k", k, key_value), ("v", v, key_value)])?;
         let out = out.into();
-        out.check(check, "out", q.len())?;
-        check_alignment(check, &[Some(q), Some(k), Some(v), out.f32().map(TensorView::F32)])?;
-        if let Some(out_bf16) = out.bf16() {
-            let rule = "out in bf16 must start at a multiple of 8 bytes";
-            check.rule(out_bf16.is_aligned(8), rule, out_bf16.byte_range().start)?;
-        }
+        check_forward(check, [q, k, v], out)?;
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.lse_len(check)?)?;

@@ -13,7 +13,7 @@ use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, SMS, linear};
 use crate::images::dynamic_shared;
 use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
-use crate::{DType, Dispatch, Kernel, KernelError, Problem, SmTarget, TensorView};
+use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, SmTarget, TensorView};
 
 /// The largest head_dim that an entry supports.
 const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
@@ -209,6 +209,20 @@ pub(super) fn check_alignment<B: Copy>(
     tensors.iter().flatten().try_for_each(|tensor| {
         check.rule(tensor.is_vectorizable(&[]), rule, tensor.byte_range().start)
     })
+}
+
+/// Checks the types and the alignment of q, k and v, and the length and the alignment of the output
+/// of the forward pass, which has the elements of q.
+pub(super) fn check_forward<B: Copy>(
+    check: Check,
+    [q, k, v]: [TensorView<B>; 3],
+    out: Output<B>,
+) -> Result<(), KernelError> {
+    check_dtypes(check, [q, k, v])?;
+    out.check(check, "out", q.len())?;
+    check_alignment(check, &[Some(q), Some(k), Some(v), out.f32().map(TensorView::F32)])?;
+    let rule = "out in bf16 must start at a multiple of 8 bytes";
+    out.bf16().map_or(Ok(()), |out| check.rule(out.is_aligned(8), rule, out.byte_range().start))
 }
 
 /// Checks that all operands have one type.

@@ -7,7 +7,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::cache::KvCacheShape;
-use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
+use super::fused::{by_dtype, check_forward, check_scale, dispatch};
 use super::kv_cache_append::KvCache;
 use super::shape::AttentionShape;
 use crate::checks::Check;
@@ -81,22 +81,13 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
         let kernel = by_dtype(q.dtype(), [&PREFILL_ATTENTION_F32, &PREFILL_ATTENTION_BF16])?;
         let check = Check(kernel.name);
         let [keys, values] = caches.views();
-        check_dtypes(check, [q, keys, values])?;
         shape.check(check, [("keys", keys), ("values", values)])?;
         let KvCacheShape { capacity, heads, head_dim, .. } = shape;
         let elements = check.product("q", &[queries, heads, head_dim])?;
         check.elements("q", q.len(), elements)?;
         let out = out.into();
-        out.check(check, "out", elements)?;
+        check_forward(check, [q, keys, values], out)?;
         check.length("start", start, 1)?;
-        check_alignment(
-            check,
-            &[Some(q), Some(keys), Some(values), out.f32().map(TensorView::F32)],
-        )?;
-        if let Some(out_bf16) = out.bf16() {
-            let rule = "out in bf16 must start at a multiple of 8 bytes";
-            check.rule(out_bf16.is_aligned(8), rule, out_bf16.byte_range().start)?;
-        }
         check_scale(check, scale)?;
         let (new, cached) = (shape.tokens(queries), shape.tokens(capacity));
         let [_, queries, heads, kv_heads, head_dim] = new.fused_sizes(check, q.dtype())?;
