@@ -73,9 +73,9 @@ parameters! {
         start: pointer<u32>,
         /// Number of queries.
         queries: u32,
-        /// Positions of the cache. Queries past the last one are skipped.
+        /// Positions of the cache. Queries past the last one have no defined result.
         positions: u32,
-        /// Maximum number of positions that a query attends to, its own included.
+        /// Maximum number of positions that a query attends to, its own included; at least 1.
         window: u32,
         /// Query heads.
         heads: u32,

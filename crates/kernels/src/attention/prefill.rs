@@ -7,6 +7,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::cache::KvCacheShape;
+use super::decode::check_window;
 use super::fused::{by_dtype, check_forward, check_scale, dispatch};
 use super::kv_cache_append::KvCache;
 use super::shape::AttentionShape;
@@ -74,8 +75,8 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
     ///
     /// # Errors
     /// If q and the caches are not of one type, a length does not match the shape, a view is not
-    /// aligned to 16 bytes, head_dim is not supported, a size is too large, or `scale` is not
-    /// positive and finite.
+    /// aligned to 16 bytes, head_dim is not supported, a size is too large, the window is 0, or
+    /// `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { q, caches, out, start, queries, window, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&PREFILL_ATTENTION_F32, &PREFILL_ATTENTION_BF16])?;
@@ -112,7 +113,7 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
             start: Pointer::read(start),
             queries,
             positions,
-            window: window.unwrap_or(u32::MAX),
+            window: check_window(check, window)?,
             heads,
             kv_heads,
             head_dim,

@@ -248,6 +248,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     assert!(error(odd.launch()).contains("multiples of 16 bytes"));
     let infinite = PrefillAttention { scale: f32::INFINITY, ..attention };
     assert!(infinite.launch().is_err());
+    let blind = PrefillAttention { window: Some(0), ..attention };
+    assert!(error(blind.launch()).contains("at least one position"));
     let empty = PrefillAttention {
         q: floats("q", 0).into(),
         out: floats("out", 0),

@@ -34,7 +34,7 @@ pub struct CacheConfig {
 #[derive(Clone, Debug)]
 pub(in crate::model) struct KvCache {
     pub(in crate::model) layers: Vec<LayerCache>,
-    /// Control: the positions of the new tokens, in prefill of one sequence, in decode one of each.
+    /// Control: the positions of the new tokens: of one sequence in prefill, of each in decode.
     pub(in crate::model) positions: Slice<u32>,
     config: CacheConfig,
 }
