@@ -201,6 +201,14 @@ def back_to_back(run, ms, nvml):
     }
 
 
+def measured(run, samples, nvml):
+    """Returns the device times of single runs, and time and energy of runs without waits, after three runs."""
+    for _ in range(3):
+        run()
+    times = summary(timed(run, samples))
+    return {**times, **back_to_back(run, times["ms_median"], nvml)}
+
+
 def captured(run, warm_up=3):
     """Returns the replay of `run` as a CUDA graph, after runs on a side stream."""
     import torch

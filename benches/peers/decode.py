@@ -4,7 +4,7 @@ Prints one JSON line per variant: eager, captured as one CUDA graph, and compile
 product each.
 """
 
-from common import Nvml, back_to_back, captured, emit, generation_arguments, machine, require_torch, summary, timed
+from common import Nvml, captured, emit, generation_arguments, machine, measured, require_torch
 
 VARIANTS = ("eager", "captured", "compiled")
 
@@ -56,10 +56,7 @@ def main():
             function = torch.compile(decode, dynamic=False) if variant == "compiled" else decode
             run = lambda: function(token, position)
             run = run if variant == "eager" else captured(run)
-            for _ in range(3):
-                run()
-            times = summary(timed(run, arguments.samples))
-            results = {**times, **back_to_back(run, times["ms_median"], nvml)}
+            results = measured(run, arguments.samples, nvml)
         except Exception as error:
             results = {"error": f"{type(error).__name__}: {error}"[:300]}
         emit(kind="decode", variant=variant, dtype=arguments.dtype, batch=arguments.batch, **results, machine=about)

@@ -6,7 +6,7 @@ as PyTorch chooses it and with cuDNN. q|k|v and gate|up are one product each.
 
 from contextlib import nullcontext
 
-from common import Nvml, back_to_back, captured, emit, generation_arguments, machine, require_torch, summary, timed
+from common import Nvml, captured, emit, generation_arguments, machine, measured, require_torch
 
 VARIANTS = ("eager", "captured", "compiled", "compiled-cudnn")
 
@@ -61,10 +61,7 @@ def main():
                 function = torch.compile(prefill, dynamic=False) if "compiled" in variant else prefill
                 run = lambda: function(prompt)
                 run = run if variant == "eager" else captured(run)
-                for _ in range(3):
-                    run()
-                times = summary(timed(run, arguments.samples))
-                results = {**times, **back_to_back(run, times["ms_median"], nvml)}
+                results = measured(run, arguments.samples, nvml)
             torch.compiler.reset()
         except Exception as error:
             results = {"error": f"{type(error).__name__}: {error}"[:300]}

@@ -5,7 +5,7 @@ each. No step that calls cuBLAS for its products is faster. LoRA's products, att
 The gradient of the first layer's input is left out, too, if no embedding is trained.
 """
 
-from common import Nvml, back_to_back, captured, emit, machine, parser, require_torch, summary, timed
+from common import Nvml, captured, emit, machine, measured, parser, require_torch
 from step import with_step
 
 
@@ -50,13 +50,9 @@ def main():
     torch = require_torch(arguments)
     nvml = Nvml.find()
     launch, flop = products(torch, arguments)
-    run = captured(launch)
-    for _ in range(3):
-        run()
-    times = summary(timed(run, arguments.samples))
-    steady = back_to_back(run, times["ms_median"], nvml)
-    tflops = flop / steady["pipelined_ms"] / 1e9
-    emit(kind="products", **times, **steady, tflops=tflops, machine=machine())
+    results = measured(captured(launch), arguments.samples, nvml)
+    tflops = flop / results["pipelined_ms"] / 1e9
+    emit(kind="products", **results, tflops=tflops, machine=machine())
 
 
 if __name__ == "__main__":

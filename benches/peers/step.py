@@ -9,7 +9,7 @@ import contextlib
 import gc
 import time
 
-from common import Nvml, back_to_back, captured, emit, list_of, machine, parser, require_torch, sizes, summary, timed
+from common import Nvml, captured, emit, list_of, machine, measured, parser, require_torch, sizes
 
 VARIANTS = ("eager", "captured", "compiled", "captured-merged", "compiled-merged")
 
@@ -113,12 +113,8 @@ def measure(torch, variant, arguments, nvml):
     started = time.perf_counter()
     run = step.run if variant == "eager" else captured(step.run)
     prepare_seconds = time.perf_counter() - started
-    for _ in range(3):
-        run()
-    times = summary(timed(run, arguments.samples))
     return {
-        **times,
-        **back_to_back(run, times["ms_median"], nvml),
+        **measured(run, arguments.samples, nvml),
         "prepare_seconds": prepare_seconds,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
     }

@@ -48,7 +48,7 @@ pub(crate) fn ours(
     let found = match case {
         Case::Step { .. } => vec![(case.name(), step(&text, place, "step_ms")?)],
         Case::Prefill { .. } => {
-            // The other numbers are those of decoding.
+            // The results have only the number of decode steps and their pipelined time.
             let timing = step(&text, place, "prefill_ms")?;
             vec![(case.name(), Timing { samples: None, pipelined_ms: None, ..timing })]
         }

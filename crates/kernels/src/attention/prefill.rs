@@ -1,8 +1,8 @@
 //! Fused attention of the new tokens of a sequence over its KV cache (prefill).
 //!
-//! The kernels are those of [`FusedAttention`](crate::attention::FusedAttention), with the rules
-//! for NaN and infinity given there. In addition, cached values must be finite up to the end of the
-//! aligned block of 128 positions of the last query.
+//! NaN and infinity spread as in [`FusedAttention`](crate::attention::FusedAttention). In addition,
+//! cached values must be finite up to the end of the aligned block of 128 positions that contains
+//! the last query.
 
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
