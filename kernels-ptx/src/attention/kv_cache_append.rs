@@ -1,17 +1,16 @@
 //! Appends new keys and values to the KV cache: `cache[start + r] = rows[r]` for the rows r <
-//! count.
+//! count, and 0 for the other positions of the last tile of prefill attention.
 //!
 //! Rows past the capacity of the cache are dropped. `kv_cache_append` copies 32-bit words: f32, or
 //! pairs of bf16. `kv_cache_append_bf16` rounds f32 to bf16, to nearest even.
 //!
-//! **Grid.** One thread per element of the new rows, or per pair of elements in bf16; blocks of 256
-//! threads in x.
+//! **Grid.** One thread per 32-bit word of the cache; blocks of 256 threads in x.
 //!
-//! **Determinism.** One thread writes each element.
+//! **Determinism.** One thread writes each word.
 
 use retrograph_kernel_abi::attention::{
     KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KV_CACHE_APPEND_BF16_ELEMENTS, KV_CACHE_APPEND_THREADS,
-    KvCacheAppendParameters,
+    KvCacheAppendParameters, WGMMA_ROWS,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -23,29 +22,20 @@ use crate::primitives::parameters::Declarations;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let unit = KV_CACHE_APPEND_BF16_ELEMENTS;
-    let pairs = entry(KV_CACHE_APPEND_BF16.entry(), unit, |from, to| {
-        let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
-        let words = Ptr::<u32>::from_address(to.pointer.address());
-        words.store(to.element >> 1, pack(target, pair));
+    let pairs = entry(KV_CACHE_APPEND_BF16.entry(), unit, |rows, element| {
+        pack(target, [0, 1].map(|i| rows.load(element + i)))
     });
-    let floats = entry(KV_CACHE_APPEND.entry(), 1, |from, to| {
-        to.pointer.store(to.element, from.pointer.load(from.element));
-    });
-    ModuleBuilder::new(target).entry(floats).entry(pairs).build()
+    let words =
+        entry(KV_CACHE_APPEND.entry(), 1, |rows, element| rows.reinterpret::<u32>().load(element));
+    ModuleBuilder::new(target).entry(words).entry(pairs).build()
 }
 
-/// An element of an array.
-struct Element<'k, I> {
-    pointer: Ptr<'k, f32>,
-    element: I,
-}
-
-/// The entry whose threads copy `unit` consecutive elements each. The row width is a multiple of
-/// `unit`.
+/// The entry whose threads write one word of `unit` elements each to both caches. `word` loads the
+/// word that starts with an element. The row width is a multiple of `unit`.
 fn entry(
     name: &str,
     unit: u32,
-    copy: impl for<'k> Fn(Element<'k, Value<'k, u32>>, Element<'k, Value<'k, u64>>),
+    word: impl for<'k> Fn(Ptr<'k, f32>, Value<'k, u32>) -> Value<'k, u32>,
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(KV_CACHE_APPEND_THREADS);
@@ -53,19 +43,27 @@ fn entry(
         let KvCacheAppendParameters { keys, values, key_cache, value_cache, .. } = parameters;
         let KvCacheAppendParameters { start, count, elements, width, capacity, .. } = parameters;
 
-        let thread = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        k.return_if(thread.ge(elements >> unit.ilog2()));
-        let element = thread << unit.ilog2();
+        k.return_if(elements.eq(0));
+        let element = (k.ctaid_x() * k.ntid_x() + k.tid_x()) << unit.ilog2();
         let row = element / width;
-        let position = start.load(0) + row;
+        let start = start.load(0);
+        let position = start + row;
+        let end = start + elements / width;
+        let tile_end = (end + (WGMMA_ROWS - 1)) & !(WGMMA_ROWS - 1);
+        k.return_if(position.ge(tile_end.min(capacity)));
         // Without a count, all rows are appended.
         let kept = k.var(u32::MAX);
         k.when(!count.is_null(), || kept.set(count.load(0)));
-        k.return_if(row.ge(kept.get()) | position.ge(capacity));
+        let caches = [(keys, key_cache), (values, value_cache)];
+        let words = caches.map(|_| k.var(0u32));
+        k.when(row.lt(kept.get()) & position.lt(end), || {
+            for ((rows, _), loaded) in caches.into_iter().zip(words) {
+                loaded.set(word(rows.reinterpret(), element));
+            }
+        });
         let target = position.mul_wide(width) + (element - row * width).cast::<u64>();
-        for (rows, cache) in [(keys, key_cache), (values, value_cache)] {
-            let (rows, cache) = (rows.reinterpret(), cache.reinterpret());
-            copy(Element { pointer: rows, element }, Element { pointer: cache, element: target });
+        for ((_, cache), loaded) in caches.into_iter().zip(words) {
+            cache.reinterpret::<u32>().store(target >> unit.ilog2(), loaded.get());
         }
     })
 }

@@ -91,6 +91,11 @@ impl Sizes {
         })
     }
 
+    /// Whether one kernel computes the attention of prefill in every layer.
+    pub(super) fn has_fused_prefill(&self) -> bool {
+        self.fused
+    }
+
     /// Returns the sizes of programs that decode several sequences, without prefill.
     ///
     /// # Errors

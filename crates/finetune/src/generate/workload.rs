@@ -107,11 +107,12 @@ impl GenerationWorkload {
         Ok(self.logits.download(stream)?)
     }
 
-    /// Clears the last sequence. Attention multiplies cache rows without a token by 0, so they
-    /// must be finite.
+    /// Clears the last sequence. Unfused attention multiplies all positions without a token by 0,
+    /// so they must be finite; the other kernels do not read them.
     pub(super) fn clear(&self, stream: &Stream) -> Result<()> {
-        let stream = stream.outside_capture("clearing the caches")?;
-        let caches = self.caches.iter().flat_map(CacheBuffers::words);
+        let stream = stream.outside_capture("clearing the last sequence")?;
+        let fused = self.sizes.has_fused_prefill();
+        let caches = self.caches.iter().filter(|_| !fused).flat_map(CacheBuffers::words);
         for (address, words) in caches.chain([(self.seen.address(), self.seen.len())]) {
             // SAFETY: the buffer has this many words. Programs that use it run on this stream after
             // the fill, and freeing it waits for the context.
@@ -121,8 +122,7 @@ impl GenerationWorkload {
     }
 
     /// Takes the `sequence` from `prefilled`, which has one sequence whose first `tokens` positions
-    /// are computed. The rest of the sequence's cache becomes 0, as [`GenerationWorkload::clear`]
-    /// says.
+    /// are computed. Decode does not read later positions of the cache.
     pub(super) fn take_over(
         &self,
         stream: &Stream,
@@ -137,10 +137,9 @@ impl GenerationWorkload {
             for (to, (from, words)) in to.words().into_iter().zip(from.words()) {
                 let (to, computed) =
                     (of_sequence(to.0, words), words / self.sizes.capacity() * tokens);
-                // SAFETY: a sequence has this many words in both buffers. Programs that use them
-                // run on this stream, and freeing them waits for the context.
-                unsafe { stream.memset_d32(to, 0, words) }?;
-                // SAFETY: as above; `tokens` are at most the capacity.
+                // SAFETY: a sequence has `words` words in both buffers, and `tokens` are at most the
+                // capacity. Programs that use them run on this stream, and freeing them waits for
+                // the context.
                 unsafe { stream.memcpy_dtod(to, from, computed * word) }?;
             }
         }

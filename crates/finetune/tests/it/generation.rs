@@ -231,6 +231,43 @@ fn earlier_generations_change_nothing() {
 }
 
 #[test]
+fn a_sequence_does_not_depend_on_nan_in_the_cache_of_the_last_one() {
+    let bad = 200;
+    // Prefill attention is one kernel for these heads.
+    let untied =
+        |model: &mut ModelConfig| (model.tie_word_embeddings, model.head_dim) = (false, Some(16));
+    let capped = |model: &mut ModelConfig| {
+        untied(model);
+        model.attention_softcap = Some(0.75);
+    };
+    let configs = [model(untied, Mode::Full), model(capped, Mode::Full)];
+    let in_bf16 = configs.clone().map(|it| TrainingConfig { precision: Precision::BF16, ..it });
+    for config in configs.into_iter().chain(in_bf16) {
+        let device = device();
+        let mut values = |parameter: &Parameter| {
+            let mut values = weights(parameter);
+            if parameter.name == "model.embed_tokens.weight" {
+                let width = config.model.hidden;
+                values[bad * width..][..width].fill(f32::NAN);
+            }
+            Ok(values)
+        };
+        let mut start = || {
+            let plan = GenerationPlan::new(&(&config).into(), GeneratorOptions::new(200)).unwrap();
+            plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
+        };
+        let short = prompt(3);
+        let expected = greedy(&mut start(), &short, 8);
+        let mut used = start();
+        let refused: Vec<_> = std::iter::repeat_n(bad as u32, 150).collect();
+        let request = Request { max_tokens: 2, ..Request::new(&refused, Sampling::greedy()) };
+        let error = used.tokens(&request).unwrap().next().unwrap().unwrap_err();
+        assert!(matches!(error, Error::LogitsNotFinite { position: 150 }), "{error}");
+        assert_eq!(greedy(&mut used, &short, 8), expected, "{config:?}");
+    }
+}
+
+#[test]
 fn samples_depend_on_the_seed_and_the_settings() {
     let config = config(Mode::Full);
     let mut generator = generator(&config, 64);

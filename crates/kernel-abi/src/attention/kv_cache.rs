@@ -37,9 +37,9 @@ pub const KV_CACHE_APPEND: Signature = Signature {
     entries: &["kv_cache_append"],
 };
 
-/// Appends f32 to bf16 caches: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
+/// Appends f32 to bf16 caches: one 32-bit word per thread.
 pub const KV_CACHE_APPEND_BF16: Signature =
     Signature { entries: &["kv_cache_append_bf16"], ..KV_CACHE_APPEND };
 
-/// Elements of a thread of [`KV_CACHE_APPEND_BF16`].
+/// Elements of a word of [`KV_CACHE_APPEND_BF16`].
 pub const KV_CACHE_APPEND_BF16_ELEMENTS: u32 = 2;

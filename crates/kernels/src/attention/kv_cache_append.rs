@@ -9,13 +9,13 @@ use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Dispatch, Kernel, KernelError, Launch, Problem, TensorView, View};
 
-/// Kernel of [`KvCacheAppend`] without conversion: each thread copies 32 bits.
+/// Kernel of [`KvCacheAppend`] without conversion.
 pub static KV_CACHE_APPEND: Kernel =
     Kernel::new("kv_cache_append", &abi::KV_CACHE_APPEND, |problem, _| {
         problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND.entry(), elements, 1))
     });
 
-/// Kernel of [`KvCacheAppend`] from f32 into caches in bf16: each thread writes two elements.
+/// Kernel of [`KvCacheAppend`] from f32 into caches in bf16.
 pub static KV_CACHE_APPEND_BF16: Kernel =
     Kernel::new("kv_cache_append_bf16", &abi::KV_CACHE_APPEND_BF16, |problem, _| {
         let unit = abi::KV_CACHE_APPEND_BF16_ELEMENTS;
@@ -91,7 +91,9 @@ impl<B: Copy> KvCache<B> {
 
 /// Writes the keys and values of new tokens into their caches, from position `start` on.
 ///
-/// Tokens from `count` on, and tokens past the capacity, are skipped. Keys and values are f32, or
+/// Tokens from `count` on become 0, as do the positions after the last token up to the next multiple
+/// of 128: [`PrefillAttention`](crate::attention::PrefillAttention) multiplies by the rest of its
+/// last tile. Tokens past the capacity are skipped. Keys and values are f32, or
 /// both bf16 if the caches are. Caches in bf16 need an even `kv_heads × head_dim`. NaN stays NaN;
 /// numbers beyond the range of bf16 become infinite.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +134,10 @@ impl<B: Copy> KvCacheAppend<B> {
             check.length("count", count, 1)?;
         }
         let elements = check.size("the number of elements", keys.len())?;
+        // The rest of a tile starts at any position.
+        let rest = width * (abi::WGMMA_ROWS as usize - 1);
+        let written = if keys.is_empty() { 0 } else { keys.len().saturating_add(rest) };
+        let written = check.size("the number of elements with the rest of a tile", written)?;
         let width = check.size("the elements of a token", width)?;
         let capacity = check.size("the capacity", shape.capacity)?;
         let (kernel, per_word) = match (keys, values, caches) {
@@ -154,7 +160,7 @@ impl<B: Copy> KvCacheAppend<B> {
                 });
             }
         };
-        let [elements, width] = [elements, width].map(|count| count / per_word);
+        let [elements, written, width] = [elements, written, width].map(|count| count / per_word);
         let [key_cache, value_cache] = caches.pointers();
         let parameters = abi::KvCacheAppendParameters::<ArgumentTypes<B>> {
             keys: keys.pointer(),
@@ -168,6 +174,6 @@ impl<B: Copy> KvCacheAppend<B> {
             capacity,
         };
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel, problem: Problem::Items(elements), arguments })
+        Ok(Launch { kernel, problem: Problem::Items(written), arguments })
     }
 }

@@ -253,7 +253,7 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
         let device = Device::new();
         let padded = |past: &[f32]| {
             let mut cache = past.to_vec();
-            cache.resize(capacity * width, 0.0);
+            cache.resize(capacity * width, f32::NAN);
             device.upload(&cache)
         };
         let pair @ [key_cache, value_cache] = [padded(&past_k), padded(&past_v)];

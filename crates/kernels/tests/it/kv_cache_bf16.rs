@@ -48,6 +48,7 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         ([16, 4, 2, 6], 0, 5, 5),
         ([40, 2, 1, 8], 7, 16, 11),
         ([130, 3, 3, 66], 120, 8, 8),
+        ([300, 2, 1, 4], 100, 40, 33),
         // The last rows exceed the capacity.
         ([20, 3, 3, 4], 17, 8, 3),
     ] {
@@ -74,6 +75,8 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         let expected = [0, 1].map(|i| {
             let (mut all, new) = (past[i].clone(), rounded(&new[i][..count * width]));
             all[start * width..(start + count) * width].copy_from_slice(&new);
+            let tile_end = (start + tokens).next_multiple_of(128).min(capacity);
+            all[(start + count) * width..tile_end * width].fill(0.0);
             all
         });
         for (cache, expected) in pair.views().into_iter().zip(&expected) {
