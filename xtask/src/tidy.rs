@@ -2,6 +2,7 @@
 
 mod names;
 mod pages;
+mod parameters;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -148,6 +149,7 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
     if is_rust {
         names.check(relative, &text, complaints);
+        parameters::check(relative, &text, complaints);
         if !text.starts_with("//!") {
             complaints.push(format!("{name}: has no //! line at the top; state its content"));
         }
