@@ -69,22 +69,22 @@ const TILE_ROWS: u32 = 32;
 
 /// Builds the image of the forward pass in bf16.
 pub(crate) fn forward_bf16(target: SmTarget) -> Module {
-    forward_image((target, DType::Bf16), Pass::Sequences)
+    forward_image(target, DType::Bf16, Pass::Sequences)
 }
 
 /// Builds the image of the forward pass in f32.
 pub(crate) fn forward_f32(target: SmTarget) -> Module {
-    forward_image((target, DType::F32), Pass::Sequences)
+    forward_image(target, DType::F32, Pass::Sequences)
 }
 
 /// Builds the image of prefill in bf16.
 pub(crate) fn prefill_bf16(target: SmTarget) -> Module {
-    forward_image((target, DType::Bf16), Pass::Prefill)
+    forward_image(target, DType::Bf16, Pass::Prefill)
 }
 
 /// Builds the image of prefill in f32.
 pub(crate) fn prefill_f32(target: SmTarget) -> Module {
-    forward_image((target, DType::F32), Pass::Prefill)
+    forward_image(target, DType::F32, Pass::Prefill)
 }
 
 /// Builds the image of the backward pass in bf16.
@@ -97,7 +97,7 @@ pub(crate) fn backward_f32(target: SmTarget) -> Module {
     backward_image(target, DType::F32)
 }
 
-fn forward_image((target, dtype): (SmTarget, DType), pass: Pass) -> Module {
+fn forward_image(target: SmTarget, dtype: DType, pass: Pass) -> Module {
     let portable = Config::all(target, dtype).map(|config| forward::entry(config, pass));
     let wgmma = wgmma::Config::all(target, dtype).into_iter();
     let wgmma = wgmma.filter(|config| config.passes().contains(&pass));

@@ -69,7 +69,7 @@ use operand_tile::majors;
 
 /// Builds `image`.
 pub(crate) fn module(target: SmTarget, image: &GemmImage) -> Module {
-    let entries = tiles(image).filter_map(|(tile, name)| entry((target, image), tile, name));
+    let entries = tiles(image).filter_map(|(tile, name)| entry(target, image, tile, name));
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
@@ -80,15 +80,16 @@ fn tiles(image: &GemmImage) -> impl Iterator<Item = (&'static TileConfig, &'stat
 
 /// Builds the entry `name` of `image`; `None` if the target does not support `tile`.
 fn entry(
-    (target, image): (SmTarget, &GemmImage),
+    target: SmTarget,
+    image: &GemmImage,
     tile: &TileConfig,
     name: &'static str,
 ) -> Option<Entry> {
-    let operands = (majors(image.layout), image.b);
+    let majors = majors(image.layout);
     Some(match tile.mainloop {
         Mainloop::Simt { .. } => simt::entry(name, &SimtConfig::new(tile)?, image),
         Mainloop::MmaSync { .. } => {
-            mma_sync::entry((target, name), &MmaConfig::new(tile)?, operands)
+            mma_sync::entry(target, name, &MmaConfig::new(tile)?, majors, image.b)
         }
         Mainloop::Multistage { .. } => MultistageKernel::new(target, image, tile)?.entry(name),
         Mainloop::WarpSpecialized { .. } => {

@@ -30,7 +30,7 @@ fn dequantize(k: &Kernel<'_>, target: SmTarget) {
         DequantizeParameters::declare(&mut Declarations(*k));
     k.max_threads(DEQUANTIZE_THREADS);
     let scales = Nf4Scales { absmax, nested, map, offset };
-    let nf4 = Nf4::new(k, scales, (0, Nf4::tables(k, 1)));
+    let nf4 = Nf4::new(k, scales, 0, Nf4::tables(k, 1));
     nf4.fill_tables();
     let (offset, codes) = (nf4.offset(), codes.reinterpret::<u32>());
 

@@ -60,10 +60,10 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
     Kernel::build(name(config, side), |k| {
         k.max_threads(config.threads());
         k.min_blocks(2);
-        let params = Params::declare(k, (config, side));
+        let params = Params::declare(k, config, side);
         let ([resident, resident_other, streamed, streamed_other], words) = smem_tiles(config);
         let smem = config.smem(k, words);
-        let loader = TileLoader::new((k, config), smem, params.head_dim);
+        let loader = TileLoader::new(k, config, smem, params.head_dim);
         params.load_resident(&loader, [resident, resident_other]);
         let position = LoopPosition::new(k, &params);
         let tile_load = |tile: PlacedTile, source| {
@@ -73,14 +73,14 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
         loader.load(tile_load(streamed_other, params.streamed[1]));
         k.barrier();
 
-        let warp = WarpMma::new((k, config), smem, params.head_dim);
+        let warp = WarpMma::new(k, config, smem, params.head_dim);
         let grad = acc_row(k, config.max_head_dim);
         // The gradient of v, if rows are keys.
         let grad_v = if side == Side::Keys { acc_row(k, config.max_head_dim) } else { Vec::new() };
         let score_grads = ScoreGrads::new(k, &params);
         k.range(0, position.count, 1, |index| {
             let start = position.start.get();
-            score_grads.fetch((start, position.head.get()));
+            score_grads.fetch(start, position.head.get());
             let current = tile_load(streamed, position.sources(&params)[0]);
             loader.fetch(current);
             let (scores, grads) = (acc_row(k, TILE_ROWS), acc_row(k, TILE_ROWS));
@@ -144,7 +144,7 @@ pub(super) struct Params<'k> {
 }
 
 impl<'k> Params<'k> {
-    fn declare(k: &Kernel<'k>, (config, side): (Config, Side)) -> Self {
+    fn declare(k: &Kernel<'k>, config: Config, side: Side) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { q, keys, values, grad_out, lse_delta, grads, .. } =
             parameters;
@@ -164,7 +164,7 @@ impl<'k> Params<'k> {
             }
         };
         let head_words = config.words(head_dim);
-        let rows = |tensor: Ptr<'k, Any>, (heads, head, token): (_, Value<'k, u32>, _)| {
+        let rows = |tensor: Ptr<'k, Any>, heads, head: Value<'k, u32>, token| {
             let stride = head_words * heads;
             let base = tensor.reinterpret().at(stride.mul_wide(token));
             HeadRows { base, stride, offset: head * head_words, rows: seq }
@@ -173,21 +173,21 @@ impl<'k> Params<'k> {
         let rotation =
             (config.dtype == DType::Bf16).then(|| InverseRope::new(&parameters, sequence));
         let grads = Output::new(grads, grads_bf16);
-        let result = |(heads, head, token): (_, Value<'k, u32>, _), rotation| {
+        let result = |heads, head: Value<'k, u32>, token, rotation| {
             let stride = head_dim * heads;
             let first = stride.mul_wide(token) + (head * head_dim).cast::<u64>();
             ResultRows { first: grads.at(first), stride, rows: seq, rotation }
         };
         let first = sequence * seq;
-        let queries = [q, grad_out].map(|tensor| rows(tensor, (heads, head, first)));
-        let key_rows = [keys, values].map(|tensor| rows(tensor, (kv_heads, kv_head, first)));
+        let queries = [q, grad_out].map(|tensor| rows(tensor, heads, head, first));
+        let key_rows = [keys, values].map(|tensor| rows(tensor, kv_heads, kv_head, first));
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
         let plane = |index: u32| (split * 2 + index) * (batch * seq) + first;
         let (resident, streamed, grads) = match side {
-            Side::Queries => (queries, key_rows, [result((heads, head, first), rotation); 2]),
+            Side::Queries => (queries, key_rows, [result(heads, head, first, rotation); 2]),
             Side::Keys => {
                 let grads = [(0, rotation), (1, None)]
-                    .map(|(index, rotation)| result((kv_heads, kv_head, plane(index)), rotation));
+                    .map(|(index, rotation)| result(kv_heads, kv_head, plane(index), rotation));
                 (key_rows, queries, grads)
             }
         };
@@ -202,8 +202,7 @@ impl<'k> Params<'k> {
             Side::Queries => Masked::Below,
             Side::Keys => Masked::From,
         };
-        let rows_of_block = (start, config.block_rows());
-        let bounds = RowBounds::new((row_bounds, masked), (sequence, seq), rows_of_block);
+        let bounds = RowBounds::new(row_bounds, masked, sequence, seq, start, config.block_rows());
         Self {
             config,
             side,
@@ -239,10 +238,10 @@ impl<'k> Params<'k> {
         let accs: &[&[_]] = if rows_are_queries { &[grads] } else { &[probs, grads] };
         k.when(self.crosses_diagonal(start), || {
             for acc in accs.iter().rev() {
-                apply_causal_mask(k, ([self.start, start], rows_are_queries), acc, 0.0);
+                apply_causal_mask(k, [self.start, start], rows_are_queries, acc, 0.0);
             }
         });
-        self.bounds.apply(k, (start, TILE_ROWS), (accs, 0.0));
+        self.bounds.apply(k, start, TILE_ROWS, accs, 0.0);
     }
 
     /// Start and end of the loop over the rows of one head.

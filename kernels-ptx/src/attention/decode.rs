@@ -54,8 +54,8 @@ const CACHE_LINE: u32 = 128;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(splits(DECODE_ATTENTION.entry(), (target, DType::F32)))
-        .entry(splits(DECODE_ATTENTION_BF16.entry(), (target, DType::Bf16)))
+        .entry(splits(DECODE_ATTENTION.entry(), target, DType::F32))
+        .entry(splits(DECODE_ATTENTION_BF16.entry(), target, DType::Bf16))
         .entry(combine::entry(target))
         .build()
 }
@@ -93,7 +93,7 @@ impl<'k> Heads<'k> {
 }
 
 /// The entry for caches with elements of type `dtype`, which computes the splits.
-fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
+fn splits(name: &str, target: SmTarget, dtype: DType) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
         let by_mma = dtype == DType::Bf16 && target.features().bf16_mma;
@@ -109,7 +109,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             parameters;
         let sequence = k.ctaid_z();
         let heads = Heads::of_block(k, group, [block_heads, group_blocks]);
-        let new_token = NewToken::new(k, (target, dtype), (&parameters, sequence));
+        let new_token = NewToken::new(k, target, dtype, &parameters, sequence);
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
@@ -166,10 +166,10 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             }
         };
         next_split().prefetch();
-        let is_new = has_last_split(k, length, (split.get(), [splits, split_len]));
+        let is_new = has_last_split(k, length, split.get(), [splits, split_len]);
         let offset = first_row + (position.mul_wide(width) << shift);
         let rows = caches.map(|cache| cache + offset);
-        new_token.compute(heads, position, (position.lt(capacity) & is_new, rows));
+        new_token.compute(heads, position, position.lt(capacity) & is_new, rows);
 
         // The index of the partial results of the first head of this block.
         let first_index = (sequence * (kv_heads * group) + heads.first) * splits;
@@ -210,7 +210,8 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
 fn has_last_split<'k>(
     k: &Kernel<'k>,
     length: Value<'k, u32>,
-    (first, [splits, split_len]): (Value<'k, u32>, [Value<'k, u32>; 2]),
+    first: Value<'k, u32>,
+    [splits, split_len]: [Value<'k, u32>; 2],
 ) -> Pred<'k> {
     let (stride, distance) = (k.nctaid_y(), k.var(length - first * split_len - 1));
     // Blocks with one split need no division.
@@ -334,7 +335,8 @@ impl<'k> Split<'_, 'k> {
     fn add_new_value(
         &self,
         sum: Value<'k, f32>,
-        (head, i): (Value<'k, u32>, Value<'k, u32>),
+        head: Value<'k, u32>,
+        i: Value<'k, u32>,
     ) -> Value<'k, f32> {
         let sum = self.k.var(sum);
         self.k.when(self.is_new, || {

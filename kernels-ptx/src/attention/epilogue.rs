@@ -30,12 +30,13 @@ impl<'k> ResultRows<'k> {
     pub(super) fn write_pairs(
         self,
         target: SmTarget,
-        (start, factor): (Value<'k, u32>, Option<Value<'k, f32>>),
+        start: Value<'k, u32>,
+        factor: Option<Value<'k, f32>>,
         acc: &[AccFragment<'k>],
     ) {
         let k = &start.kernel();
         if let Some(rotation) = self.rotation {
-            rotation.rotate_accumulators((start, self.rows), acc);
+            rotation.rotate_accumulators(start, self.rows, acc);
         }
         for half in [0, 2] {
             let row = start + lane_row(k) + half as u32 * 4;
@@ -126,7 +127,7 @@ impl<'k> Epilogue<'k> {
                 let load = |column| address(row, column).load_vec4(0);
                 let rotated = to.rotation.map_or_else(
                     || load(column),
-                    |rotation| rotation.rotate_vec4((self.start + row, column), load),
+                    |rotation| rotation.rotate_vec4(self.start + row, column, load),
                 );
                 let vec4 = scaled(rotated, factor);
                 let index = (self.start + row).mul_wide(to.stride) + column.cast::<u64>();

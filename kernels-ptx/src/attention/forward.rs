@@ -41,7 +41,7 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
         let Params { q, keys, values, row: first_row, start, head_dim, bounds, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
         let smem = config.smem(k, words);
-        let loader = TileLoader::new((k, config), smem, head_dim);
+        let loader = TileLoader::new(k, config, smem, head_dim);
         let tile_load = |source, start, tile: PlacedTile| {
             let first = k.constant(tile.first);
             TileLoad { source, start, first }
@@ -54,7 +54,7 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
         loader.load(tile_load(keys, first_key, k_tile));
         k.barrier();
 
-        let warp = WarpMma::new((k, config), smem, params.head_dim);
+        let warp = WarpMma::new(k, config, smem, params.head_dim);
         let out = acc_row(k, config.max_head_dim);
         let softmax = OnlineSoftmax::new(k, params.scale);
         let end = (start + config.block_rows()).min(params.key_end);
@@ -65,9 +65,9 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
             warp.multiply_transposed([q_tile, k_tile], &scores);
             let crosses_diagonal = (key + (TILE_ROWS - 1)).gt(start);
             k.when(crosses_diagonal, || {
-                apply_causal_mask(k, ([start, key], true), &scores, f32::NEG_INFINITY);
+                apply_causal_mask(k, [start, key], true, &scores, f32::NEG_INFINITY);
             });
-            bounds.apply(k, (key, TILE_ROWS), (&[&scores], f32::NEG_INFINITY));
+            bounds.apply(k, key, TILE_ROWS, &[&scores], f32::NEG_INFINITY);
             softmax.update(&scores, &out);
             let probs = to_fragments(config, &scores);
             loader.complete(next);
@@ -124,7 +124,7 @@ impl<'k> Params<'k> {
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let (first, head_words) = (sequence * seq, config.words(head_dim));
-        let rows = |tensor: Ptr<'k, Any>, (heads, head): (Value<'k, u32>, Value<'k, u32>)| {
+        let rows = |tensor: Ptr<'k, Any>, heads: Value<'k, u32>, head: Value<'k, u32>| {
             let stride = heads * head_words;
             let base = tensor.reinterpret().at(first.mul_wide(stride));
             HeadRows { base, stride, offset: head * head_words, rows: seq }
@@ -132,11 +132,11 @@ impl<'k> Params<'k> {
         let stride = heads * head_dim;
         // Blocks with the most keys start first.
         let start = (k.nctaid_y() - 1 - k.ctaid_y()) * config.block_rows();
-        let rows_of_block = (start, config.block_rows());
+        let block_rows = config.block_rows();
         Self {
-            q: rows(q, (heads, head)),
-            keys: rows(keys, (kv_heads, kv_head)),
-            values: rows(values, (kv_heads, kv_head)),
+            q: rows(q, heads, head),
+            keys: rows(keys, kv_heads, kv_head),
+            values: rows(values, kv_heads, kv_head),
             out: ResultRows {
                 first: out.at(first.mul_wide(stride) + (head * head_dim).cast::<u64>()),
                 stride,
@@ -149,7 +149,7 @@ impl<'k> Params<'k> {
             row: start,
             start,
             key_end: seq,
-            bounds: RowBounds::new((first_keys, Masked::Below), (sequence, seq), rows_of_block),
+            bounds: RowBounds::new(first_keys, Masked::Below, sequence, seq, start, block_rows),
         }
     }
 
@@ -188,7 +188,7 @@ impl<'k> Params<'k> {
             row,
             start: first + row,
             key_end: (first + queries).min(positions),
-            bounds: RowBounds::window(window, (first + row, config.block_rows())),
+            bounds: RowBounds::window(window, first + row, config.block_rows()),
         }
     }
 }

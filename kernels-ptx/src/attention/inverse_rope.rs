@@ -43,7 +43,8 @@ impl<'k> InverseRope<'k> {
     /// `start` on, below `rows`. The head has as many elements as the accumulators.
     pub(super) fn rotate_accumulators(
         &self,
-        (start, rows): (Value<'k, u32>, Value<'k, u32>),
+        start: Value<'k, u32>,
+        rows: Value<'k, u32>,
         acc: &[AccFragment<'k>],
     ) {
         let k = &start.kernel();
@@ -51,7 +52,7 @@ impl<'k> InverseRope<'k> {
             let row = start + lane_row(k) + half as u32 * 4;
             k.when(self.tables.exist() & row.lt(rows), || {
                 let pairs = 0..acc.len() / 2;
-                Direction::Inverse.rotate_row((&[acc], pairs), half, self.angles(k, row));
+                Direction::Inverse.rotate_row(&[acc], pairs, half, self.angles(k, row));
             });
         }
     }
@@ -59,7 +60,8 @@ impl<'k> InverseRope<'k> {
     /// Rotates four elements of `row`, from `column` on. `load` loads as many from another column.
     pub(super) fn rotate_vec4(
         &self,
-        (row, column): (Value<'k, u32>, Value<'k, u32>),
+        row: Value<'k, u32>,
+        column: Value<'k, u32>,
         load: impl Fn(Value<'k, u32>) -> [Value<'k, f32>; 4],
     ) -> [Value<'k, f32>; 4] {
         let k = &row.kernel();

@@ -76,7 +76,8 @@ impl<'k> TileLoader<'k> {
     /// The share of this thread in tiles of `smem`, whose rows have `head_dim` elements and then
     /// padding.
     pub(super) fn new(
-        (k, config): (&Kernel<'k>, Config),
+        k: &Kernel<'k>,
+        config: Config,
         smem: Shared<'k, u32>,
         head_dim: Value<'k, u32>,
     ) -> Self {

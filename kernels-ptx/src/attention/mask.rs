@@ -14,7 +14,8 @@ pub(super) fn lane_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
 /// columns.
 pub(super) fn apply_causal_mask<'k>(
     k: &Kernel<'k>,
-    (first, rows_are_queries): ([Value<'k, u32>; 2], bool),
+    first: [Value<'k, u32>; 2],
+    rows_are_queries: bool,
     acc: &[AccFragment<'k>],
     value: f32,
 ) {

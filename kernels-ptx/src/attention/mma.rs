@@ -74,7 +74,8 @@ impl<'k> WarpMma<'k> {
     /// The products of this warp over tiles in `smem`, whose rows have `head_dim` elements and then
     /// padding.
     pub(super) fn new(
-        (k, config): (&Kernel<'k>, Config),
+        k: &Kernel<'k>,
+        config: Config,
         smem: Shared<'k, u32>,
         head_dim: Value<'k, u32>,
     ) -> Self {
@@ -107,7 +108,8 @@ impl<'k> WarpMma<'k> {
     /// tile whose words start at `first`.
     fn ldmatrix(
         chunk_pairs: &[Shared<'k, u32>; 4],
-        (first, step): (u32, u32),
+        first: u32,
+        step: u32,
         transposed: bool,
     ) -> [Value<'k, u32>; 4] {
         let offset = first + step / 4 * PERIOD;
@@ -131,9 +133,9 @@ impl<'k> WarpMma<'k> {
             let b_chunks = self.chunk_pairs(self.b_word + offset);
             let stage_acc = self.stage_acc(acc);
             for step in 0..4 {
-                let a_operand = self.operand(Self::ldmatrix(&a_chunks, (a.first, step), false));
+                let a_operand = self.operand(Self::ldmatrix(&a_chunks, a.first, step, false));
                 let b_operands: Vec<_> = (0..b.tile.runs / 16)
-                    .map(|i| Self::ldmatrix(&b_chunks, (b.first + i * 16 * words, step), false))
+                    .map(|i| Self::ldmatrix(&b_chunks, b.first + i * 16 * words, step, false))
                     .flat_map(|[a, b, c, d]| [[a, b], [c, d]].map(|two| self.operand(two)))
                     .collect();
                 self.mma(&a_operand, &b_operands, &stage_acc);
@@ -161,7 +163,7 @@ impl<'k> WarpMma<'k> {
                     for (step, a_operand) in (0..).zip(&p) {
                         let row = step * self.config.mma_k();
                         let first = b.first + row * self.config.row_words();
-                        let b_operands = self.load_b(&b_addresses, (first, pair));
+                        let b_operands = self.load_b(&b_addresses, first, pair);
                         self.mma(a_operand, &b_operands, &stage_acc);
                     }
                     self.add_stage(acc, &stage_acc);
@@ -195,7 +197,8 @@ impl<'k> WarpMma<'k> {
     fn load_b(
         &self,
         addresses: &[Shared<'k, u32>; 4],
-        (first, pair): (u32, u32),
+        first: u32,
+        pair: u32,
     ) -> [Operand<'k, 2>; 2] {
         let [a, b, c, d] = match self.config.dtype {
             DType::F32 => {
@@ -205,7 +208,7 @@ impl<'k> WarpMma<'k> {
                 let [[a, c], [b, d]] = rows.map(|row| row.offset(offset).load_vec2(0));
                 [a, b, c, d]
             }
-            _ => Self::ldmatrix(addresses, (first, pair), true),
+            _ => Self::ldmatrix(addresses, first, pair, true),
         };
         [[a, b], [c, d]].map(|words| self.operand(words))
     }

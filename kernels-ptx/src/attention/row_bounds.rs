@@ -52,9 +52,12 @@ enum Source<'k> {
 impl<'k> RowBounds<'k> {
     /// The bounds of `rows` rows from `start` on, in sequence `sequence` of `seq` rows.
     pub(super) fn new(
-        (bounds, masked): (Ptr<'k, u32>, Masked),
-        (sequence, seq): (Value<'k, u32>, Value<'k, u32>),
-        (start, rows): (Value<'k, u32>, u32),
+        bounds: Ptr<'k, u32>,
+        masked: Masked,
+        sequence: Value<'k, u32>,
+        seq: Value<'k, u32>,
+        start: Value<'k, u32>,
+        rows: u32,
     ) -> Self {
         let k = start.kernel();
         let none = match masked {
@@ -86,7 +89,7 @@ impl<'k> RowBounds<'k> {
 
     /// The bounds of `rows` queries from `start` on, each of which attends to at most `window`
     /// keys.
-    pub(super) fn window(window: Value<'k, u32>, (start, rows): (Value<'k, u32>, u32)) -> Self {
+    pub(super) fn window(window: Value<'k, u32>, start: Value<'k, u32>, rows: u32) -> Self {
         Self {
             masked: Masked::Below,
             source: Source::Window(window),
@@ -112,8 +115,10 @@ impl<'k> RowBounds<'k> {
     pub(super) fn apply(
         &self,
         k: &Kernel<'k>,
-        (column, columns): (Value<'k, u32>, u32),
-        (accs, value): (&[&[AccFragment<'k>]], f32),
+        column: Value<'k, u32>,
+        columns: u32,
+        accs: &[&[AccFragment<'k>]],
+        value: f32,
     ) {
         let crosses = match self.masked {
             Masked::Below => column.lt(self.tightest),

@@ -41,7 +41,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
 
     /// If queries are columns, starts loading the statistics of the tile of `head` that starts at
     /// `start`.
-    pub(super) fn fetch(&self, (start, head): (Value<'k, u32>, Value<'k, u32>)) {
+    pub(super) fn fetch(&self, start: Value<'k, u32>, head: Value<'k, u32>) {
         if let QueryStats::Columns(stats) = &self.stats {
             set(stats, query_stats(self.params, head, start + self.kernel.lane()));
         }

@@ -137,7 +137,8 @@ impl Config {
 /// Starts `acc = a·bᵀ`, without scales, for 64 rows of a and all rows of b.
 fn multiply_transposed<'k>(
     k: &Kernel<'k>,
-    (operands, [a, b]): (Operands, [PlacedTile<'k>; 2]),
+    operands: Operands,
+    [a, b]: [PlacedTile<'k>; 2],
     acc: &[AccFragment<'k>],
 ) {
     let acc = acc_registers(acc);
@@ -154,7 +155,7 @@ fn multiply_transposed<'k>(
 }
 
 /// Starts `acc += p·b`, for all rows of b. The fragments must not change before the wait.
-fn multiply<'k>(k: &Kernel<'k>, (p, b): (&Fragments<'k>, PlacedTile<'k>), acc: &[AccFragment<'k>]) {
+fn multiply<'k>(k: &Kernel<'k>, p: &Fragments<'k>, b: PlacedTile<'k>, acc: &[AccFragment<'k>]) {
     assert_eq!(p.len() as u32 * STEPS, b.tile.runs, "a fragment for each step of K");
     let acc = acc_registers(acc);
     k.wgmma_fence();

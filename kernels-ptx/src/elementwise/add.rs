@@ -15,7 +15,7 @@ use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = elementwise((target, ADD.entry(), DType::F32), operands, |[a, b]| [a + b]);
+    let entry = elementwise(target, ADD.entry(), DType::F32, operands, |[a, b]| [a + b]);
     ModuleBuilder::new(target).entry(entry).build()
 }
 

@@ -15,7 +15,7 @@ use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = elementwise((target, CAST.entry(), DType::F32), operands, |[x]| [x]);
+    let entry = elementwise(target, CAST.entry(), DType::F32, operands, |[x]| [x]);
     ModuleBuilder::new(target).entry(entry).build()
 }
 

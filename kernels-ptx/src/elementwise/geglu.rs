@@ -18,7 +18,7 @@ use crate::primitives::gelu::geglu;
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = GEGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), forward, |[gate, up]| [geglu(gate, up)]))
-        .entry(elementwise((target, in_bf16, DType::Bf16), forward, |[gate, up]| [geglu(gate, up)]))
+        .entry(elementwise(target, in_f32, DType::F32, forward, |[gate, up]| [geglu(gate, up)]))
+        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| [geglu(gate, up)]))
         .build()
 }

@@ -25,16 +25,20 @@ pub(crate) struct Elementwise<'k, const I: usize, const O: usize> {
 ///
 /// Each output is written as f32, bf16, or both.
 pub(crate) fn elementwise<const I: usize, const O: usize>(
-    what: (SmTarget, &str, DType),
+    target: SmTarget,
+    name: &str,
+    dtype: DType,
     declare: impl for<'k> Fn(&mut Declarations<'k>) -> Elementwise<'k, I, O>,
     formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
 ) -> Entry {
-    elementwise_with(what, |k| (declare(k), []), |inputs, []| formula(inputs))
+    elementwise_with(target, name, dtype, |k| (declare(k), []), |inputs, []| formula(inputs))
 }
 
 /// As [`elementwise`], but the formula also reads scalars.
 pub(crate) fn elementwise_with<const I: usize, const O: usize, const S: usize>(
-    (target, name, dtype): (SmTarget, &str, DType),
+    target: SmTarget,
+    name: &str,
+    dtype: DType,
     declare: impl for<'k> Fn(&mut Declarations<'k>) -> (Elementwise<'k, I, O>, [Value<'k, f32>; S]),
     formula: impl for<'k> Fn([Value<'k, f32>; I], [Value<'k, f32>; S]) -> [Value<'k, f32>; O],
 ) -> Entry {
@@ -54,7 +58,7 @@ pub(crate) fn elementwise_with<const I: usize, const O: usize, const S: usize>(
                 let loaded = inputs.map(|input| load_eight(dtype, input, first));
                 let results = EIGHT.map(|at| formula(loaded.map(|values| values[at]), scalars));
                 for (index, output) in outputs.iter().enumerate() {
-                    store_eight(target, (*output, first), results.map(|result| result[index]));
+                    store_eight(target, *output, first, results.map(|result| result[index]));
                 }
             },
             || {

@@ -16,7 +16,7 @@ use crate::primitives::sigmoid::silu;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = elementwise((target, SILU.entry(), DType::F32), operands, |[x]| [silu(x)]);
+    let entry = elementwise(target, SILU.entry(), DType::F32, operands, |[x]| [silu(x)]);
     ModuleBuilder::new(target).entry(entry).build()
 }
 

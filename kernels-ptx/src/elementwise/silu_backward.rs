@@ -17,7 +17,7 @@ use crate::primitives::sigmoid::silu_derivative;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let entry =
-        elementwise((target, SILU_BACKWARD.entry(), DType::F32), operands, |[x, grad_out]| {
+        elementwise(target, SILU_BACKWARD.entry(), DType::F32, operands, |[x, grad_out]| {
             [grad_out * silu_derivative(x)]
         });
     ModuleBuilder::new(target).entry(entry).build()

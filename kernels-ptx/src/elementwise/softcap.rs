@@ -21,8 +21,9 @@ const SERIES: f32 = 0.25;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let what = (target, SOFTCAP.entry(), DType::F32);
-    let entry = elementwise_with(what, operands, |[x], [cap]| [softcap(x, cap)]);
+    let name = SOFTCAP.entry();
+    let entry =
+        elementwise_with(target, name, DType::F32, operands, |[x], [cap]| [softcap(x, cap)]);
     ModuleBuilder::new(target).entry(entry).build()
 }
 

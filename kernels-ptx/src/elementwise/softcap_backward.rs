@@ -15,8 +15,8 @@ use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let what = (target, SOFTCAP_BACKWARD.entry(), DType::F32);
-    let entry = elementwise_with(what, operands, |[y, grad_out], [cap]| {
+    let name = SOFTCAP_BACKWARD.entry();
+    let entry = elementwise_with(target, name, DType::F32, operands, |[y, grad_out], [cap]| {
         let t = y / cap;
         // (1 − t)(1 + t) keeps its relative accuracy near the cap.
         [grad_out * ((-t + 1.0) * (t + 1.0))]

@@ -17,8 +17,8 @@ use crate::primitives::sigmoid::{swiglu, swiglu_bf16};
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = SWIGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), forward, |[gate, up]| [swiglu(gate, up)]))
-        .entry(elementwise((target, in_bf16, DType::Bf16), forward, |[gate, up]| {
+        .entry(elementwise(target, in_f32, DType::F32, forward, |[gate, up]| [swiglu(gate, up)]))
+        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| {
             [swiglu_bf16(gate, up)]
         }))
         .build()

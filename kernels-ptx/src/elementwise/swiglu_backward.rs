@@ -18,10 +18,10 @@ use crate::primitives::sigmoid::{swiglu_gradients, swiglu_gradients_bf16};
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = SWIGLU_BACKWARD_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), backward, |[gate, up, grad_out]| {
+        .entry(elementwise(target, in_f32, DType::F32, backward, |[gate, up, grad_out]| {
             swiglu_gradients([gate, up], grad_out)
         }))
-        .entry(elementwise((target, in_bf16, DType::Bf16), backward, |[gate, up, grad_out]| {
+        .entry(elementwise(target, in_bf16, DType::Bf16, backward, |[gate, up, grad_out]| {
             swiglu_gradients_bf16([gate, up], grad_out)
         }))
         .build()

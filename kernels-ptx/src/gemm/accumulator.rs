@@ -19,7 +19,8 @@ pub(super) fn accumulators<'k>(
 /// time. `load_a(row, step)` and `load_b(column, step)` load `STEPS` steps of the lane's row of a
 /// and column of b.
 pub(super) fn multiply_fma<'k, const STEPS: usize>(
-    (k, tile_k): (&Kernel<'k>, u32),
+    k: &Kernel<'k>,
+    tile_k: u32,
     load_a: impl Fn(u32, Value<'k, u32>) -> [Value<'k, f32>; STEPS],
     load_b: impl Fn(u32, Value<'k, u32>) -> [Value<'k, f32>; STEPS],
     acc: &[Vec<AccFragment<'k>>],
@@ -120,7 +121,8 @@ impl<'k> WarpTile<'k> {
     pub(super) fn store_pairs(
         &self,
         k: &Kernel<'k>,
-        (smem, pitch): (Shared<'k, f32>, u32),
+        smem: Shared<'k, f32>,
+        pitch: u32,
         acc: &[Vec<AccFragment<'k>>],
     ) {
         let [row, column] = self.first_pair(k);

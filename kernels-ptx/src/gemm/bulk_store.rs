@@ -22,35 +22,40 @@ pub(super) const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
 pub(super) struct BulkStore<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,
-    /// The first buffer, and whether there is a second one.
-    buffers: (Shared<'k, u32>, bool),
+    /// The first buffer.
+    buffer: Shared<'k, u32>,
+    /// Whether a second buffer follows it.
+    has_second: bool,
     barrier: NamedBarrier<'k>,
     /// Whether this thread issues the bulk stores.
     leader: Pred<'k>,
 }
 
 impl<'k> BulkStore<'k> {
-    /// The stores of warpgroup `warpgroup`. `buffers` are its first buffer, and whether there is a
-    /// second one.
+    /// The stores of warpgroup `warpgroup`. `buffer` is its first buffer; `has_second` tells whether
+    /// a second one follows it.
     pub(super) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
-        (warpgroup, buffers): (Value<'k, u32>, (Shared<'k, u32>, bool)),
+        warpgroup: Value<'k, u32>,
+        buffer: Shared<'k, u32>,
+        has_second: bool,
     ) -> Self {
         let barrier = NamedBarrier { id: warpgroup + 1, threads: WARPGROUP_THREADS };
         let leader = (k.tid_x() & (WARPGROUP_THREADS - 1)).eq(0);
-        Self { kernel: *k, target, buffers, barrier, leader }
+        Self { kernel: *k, target, buffer, has_second, barrier, leader }
     }
 
-    /// Writes `acc` as bf16 at row and column `origin`. The stores may still be in flight on
+    /// Writes `acc` as bf16 to a plane of `map`, at row and column `origin`. The stores may still be in flight on
     /// return.
     pub(super) fn write_bf16(
         &self,
-        c: (TensorMapParam<'k>, Value<'k, u32>),
+        map: TensorMapParam<'k>,
+        plane: Value<'k, u32>,
         origin: [Value<'k, u32>; 2],
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, fragments| {
+        self.write_boxes(map, plane, TENSOR_MAP_BOX[0], origin, acc, |buffer, fragments| {
             self.store_matrices(buffer, fragments);
         });
     }
@@ -58,11 +63,12 @@ impl<'k> BulkStore<'k> {
     /// As [`Self::write_bf16`], as f32.
     pub(super) fn write_f32(
         &self,
-        c: (TensorMapParam<'k>, Value<'k, u32>),
+        map: TensorMapParam<'k>,
+        plane: Value<'k, u32>,
         origin: [Value<'k, u32>; 2],
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (TENSOR_MAP_BOX_F32[0], origin), acc, |buffer, fragments| {
+        self.write_boxes(map, plane, TENSOR_MAP_BOX_F32[0], origin, acc, |buffer, fragments| {
             self.store_pairs(buffer, fragments);
         });
     }
@@ -78,7 +84,7 @@ impl<'k> BulkStore<'k> {
         write: impl FnOnce(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 4]),
     ) {
         const COLUMNS: u32 = TENSOR_MAP_BOX_F32[0];
-        let (k, buffer) = (self.kernel, self.buffers.0);
+        let (k, buffer) = (self.kernel, self.buffer);
         let boxes = acc.chunks_exact(COLUMNS as usize / 8);
         assert!(boxes.remainder().is_empty(), "columns fill boxes");
         k.range(0, boxes.len() as u32, 1, |index| {
@@ -99,14 +105,16 @@ impl<'k> BulkStore<'k> {
     /// Stores boxes of `columns` columns. `fill` writes each box to a buffer.
     fn write_boxes(
         &self,
-        (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
-        (columns, [row, column]): (u32, [Value<'k, u32>; 2]),
+        map: TensorMapParam<'k>,
+        plane: Value<'k, u32>,
+        columns: u32,
+        [row, column]: [Value<'k, u32>; 2],
         acc: &[AccFragment<'k>],
         fill: impl Fn(Shared<'k, u32>, &[AccFragment<'k>]),
     ) {
         for (index, fragments) in (0u32..).zip(acc.chunks_exact(columns as usize / 8)) {
             let first = column + index * columns;
-            self.store_box(index, (map, [first, row, plane]), |buffer| {
+            self.store_box(index, map, [first, row, plane], |buffer| {
                 fill(buffer, fragments);
             });
         }
@@ -117,11 +125,12 @@ impl<'k> BulkStore<'k> {
     fn store_box(
         &self,
         index: u32,
-        (map, origin): (TensorMapParam<'k>, [Value<'k, u32>; 3]),
+        map: TensorMapParam<'k>,
+        origin: [Value<'k, u32>; 3],
         fill: impl FnOnce(Shared<'k, u32>),
     ) {
-        let (k, (first, two)) = (self.kernel, self.buffers);
-        let buffer = first.offset(i64::from(u32::from(two) * (index % 2) * BUFFER_WORDS));
+        let (k, two) = (self.kernel, self.has_second);
+        let buffer = self.buffer.offset(i64::from(u32::from(two) * (index % 2) * BUFFER_WORDS));
         // The first box of a tile may reuse the buffer of the last box of the previous tile.
         self.wait_and_synchronize(u32::from(two && index > 0));
         fill(buffer);

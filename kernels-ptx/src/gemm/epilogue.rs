@@ -114,7 +114,7 @@ impl<'k> Epilogue<'k> {
         match self.params.c.bf16.zip(self.bf16_target) {
             None => store_f32(),
             Some(((plane, is_bf16), target)) => {
-                let store_bf16 = || self.store_bf16((plane, target), (index, column), values);
+                let store_bf16 = || self.store_bf16(plane, target, index, column, values);
                 k.when_else(is_bf16, store_bf16, store_f32);
             }
         }
@@ -123,8 +123,10 @@ impl<'k> Epilogue<'k> {
     /// Stores to a bf16 c, which never accumulates.
     fn store_bf16(
         &self,
-        (plane, target): (Ptr<'k, u32>, SmTarget),
-        (index, column): (Value<'k, u32>, Value<'k, u32>),
+        plane: Ptr<'k, u32>,
+        target: SmTarget,
+        index: Value<'k, u32>,
+        column: Value<'k, u32>,
         values: &[Var<'k, f32>],
     ) {
         let k = self.kernel;

@@ -39,7 +39,8 @@ impl OperandTile {
     pub(super) fn padded(
         [extent, tile_k]: [u32; 2],
         threads: u32,
-        (major, dtype): (Major, DType),
+        major: Major,
+        dtype: DType,
     ) -> Self {
         let by_element = dtype == DType::F32 && major == Major::Mn;
         let layout = SmemLayout::Padded(if by_element { 8 } else { 4 });
@@ -86,10 +87,11 @@ impl<'k> BlockOperand<'k> {
     pub(super) fn index(
         &self,
         k_start: Value<'k, u32>,
-        position: (Value<'k, u32>, Value<'k, u32>),
+        run: Value<'k, u32>,
+        along: Value<'k, u32>,
         unit: u32,
     ) -> (Value<'k, u32>, Pred<'k>) {
-        self.coord(position, unit).index(k_start)
+        self.coord(run, along, unit).index(k_start)
     }
 
     /// The coordinates of `unit` consecutive elements, starting at element `along` of run `run`,
@@ -100,7 +102,8 @@ impl<'k> BlockOperand<'k> {
     /// tiles do not, because the check would cost more time than it saves.
     pub(super) fn coord(
         &self,
-        (run, along): (Value<'k, u32>, Value<'k, u32>),
+        run: Value<'k, u32>,
+        along: Value<'k, u32>,
         unit: u32,
     ) -> TileCoord<'k> {
         let ([extent, k_len], major) = (self.bounds, self.tile.major);

@@ -163,7 +163,7 @@ impl<'k> QkvRopeParams<'k> {
                 let angles = self.rope.angles(k, [row, row % self.seq]);
                 for pairs in [0..pairs / 2, pairs / 2..pairs] {
                     k.when(self.rotates, || {
-                        Direction::Forward.rotate_row((&heads, pairs), half, angles);
+                        Direction::Forward.rotate_row(&heads, pairs, half, angles);
                     });
                 }
             }
@@ -176,8 +176,10 @@ impl<'k> QkvRopeParams<'k> {
     /// of the block starts at `origin`.
     pub(super) fn write(
         &self,
-        (target, product): (SmTarget, &GemmParams<'k>),
-        (warp_tile, origin): (&WarpTile<'k>, [Value<'k, u32>; 2]),
+        target: SmTarget,
+        product: &GemmParams<'k>,
+        warp_tile: &WarpTile<'k>,
+        origin: [Value<'k, u32>; 2],
         acc: &[Vec<AccFragment<'k>>],
     ) {
         let k = &origin[0].kernel();

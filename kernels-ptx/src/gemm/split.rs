@@ -56,7 +56,7 @@ fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
     let split = SplitRow {
         column_scales: Some(Optional::new(column_scales)),
         writes_lo: Some(count.gt(1)),
-        ..SplitRow::new(k, (terms, scales), [rows, columns])
+        ..SplitRow::new(k, terms, scales, [rows, columns])
     };
     let x = row_of(x, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| set(group, load(x, column));
@@ -66,7 +66,7 @@ fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
 fn of_swiglu<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
     let SplitSwiGluParameters { gate, up, out, terms, scales, rows, columns } =
         SplitSwiGluParameters::declare(&mut Declarations(*k));
-    let split = SplitRow::new(k, (terms, scales), [rows, columns]);
+    let split = SplitRow::new(k, terms, scales, [rows, columns]);
     let [gate, up] = [gate, up].map(|matrix| row_of(matrix, columns));
     let out = Optional::row_of(out, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| {
@@ -95,7 +95,7 @@ fn of_swiglu_backward<'k>(k: &Kernel<'k>) -> Rows<'k, 2> {
     } = SplitSwiGluBackwardParameters::declare(&mut Declarations(*k));
     let split = |column_scales, terms, scales| SplitRow {
         column_scales: Some(Optional::new(column_scales)),
-        ..SplitRow::new(k, (terms, scales), [rows, columns])
+        ..SplitRow::new(k, terms, scales, [rows, columns])
     };
     let splits = [
         split(gate_column_scales, gate_terms, gate_scales),
@@ -129,8 +129,8 @@ fn build<const N: usize>(
                 k.min_blocks(2);
             }
             match groups {
-                None => rows.any_width((k, target)),
-                Some(groups) => rows.in_registers((k, target), groups),
+                None => rows.any_width(k, target),
+                Some(groups) => rows.in_registers(k, target, groups),
             }
         })
     };
@@ -203,23 +203,23 @@ fn load<'k>(row: Ptr<'k, f32>, column: Value<'k, u32>) -> Vec<Value<'k, f32>> {
 
 impl<'k, const N: usize> Rows<'k, N> {
     /// Splits a row of any width, which is loaded or computed twice.
-    fn any_width(&self, (k, target): (&Kernel<'k>, SmTarget)) {
+    fn any_width(&self, k: &Kernel<'k>, target: SmTarget) {
         let (first, step) = (k.tid_x() * GROUP, k.ntid_x() * GROUP);
         let (largest, groups) =
             ([(); N].map(|()| k.var(0_u32)), [(); N].map(|()| registers(k, 0.0)));
         k.range(first, self.columns, step, |column| {
             (self.fetch)(column, &groups);
-            self.update_largest((column, &groups), largest);
+            self.update_largest(column, &groups, largest);
         });
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         k.range(first, self.columns, step, |column| {
             (self.fetch)(column, &groups);
-            self.write(target, (column, &groups), largest);
+            self.write(target, column, &groups, largest);
         });
     }
 
     /// Splits a row in registers, `count` groups per thread.
-    fn in_registers(&self, (k, target): (&Kernel<'k>, SmTarget), count: u32) {
+    fn in_registers(&self, k: &Kernel<'k>, target: SmTarget, count: u32) {
         let groups: Vec<(Value<'k, u32>, [Group<'k>; N])> = (0..count)
             .map(|number| {
                 ((k.tid_x() + k.ntid_x() * number) * GROUP, [(); N].map(|()| registers(k, 0.0)))
@@ -231,22 +231,23 @@ impl<'k, const N: usize> Rows<'k, N> {
         }
         let largest = [(); N].map(|()| k.var(0_u32));
         for &(column, ref groups) in &groups {
-            k.when(inside(column), || self.update_largest((column, groups), largest));
+            k.when(inside(column), || self.update_largest(column, groups, largest));
         }
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         for &(column, ref groups) in &groups {
-            k.when(inside(column), || self.write(target, (column, groups), largest));
+            k.when(inside(column), || self.write(target, column, groups, largest));
         }
     }
 
     /// Updates the largest exponent sum of each matrix with the groups at `column`.
     fn update_largest(
         &self,
-        (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
+        column: Value<'k, u32>,
+        groups: &[Group<'k>; N],
         largest: [Var<'k, u32>; N],
     ) {
         for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-            largest.update(|largest| split.largest((column, group), largest));
+            largest.update(|largest| split.largest(column, group, largest));
         }
     }
 
@@ -259,11 +260,12 @@ impl<'k, const N: usize> Rows<'k, N> {
     fn write(
         &self,
         target: SmTarget,
-        (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
+        column: Value<'k, u32>,
+        groups: &[Group<'k>; N],
         largest: [Value<'k, u32>; N],
     ) {
         for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-            split.write(target, (column, group), largest);
+            split.write(target, column, group, largest);
         }
     }
 }
@@ -272,7 +274,8 @@ impl<'k> SplitRow<'k> {
     /// The row of this block in a split matrix with two terms and no column scales.
     fn new(
         k: &Kernel<'k>,
-        (terms, scales): (Ptr<'k, F16>, Ptr<'k, f32>),
+        terms: Ptr<'k, F16>,
+        scales: Ptr<'k, f32>,
         [rows, columns]: [Value<'k, u32>; 2],
     ) -> Self {
         let first = k.ctaid_x().mul_wide(columns);
@@ -297,7 +300,8 @@ impl<'k> SplitRow<'k> {
     /// The maximum of `largest` and the exponent sums of a group.
     fn largest(
         &self,
-        (column, group): (Value<'k, u32>, &Group<'k>),
+        column: Value<'k, u32>,
+        group: &Group<'k>,
         largest: Value<'k, u32>,
     ) -> Value<'k, u32> {
         let sums = group.iter().zip(self.column_scales(column));
@@ -319,7 +323,8 @@ impl<'k> SplitRow<'k> {
     fn write(
         &self,
         target: SmTarget,
-        (column, group): (Value<'k, u32>, &Group<'k>),
+        column: Value<'k, u32>,
+        group: &Group<'k>,
         largest: Value<'k, u32>,
     ) {
         let elements = group.iter().zip(self.column_scales(column));

@@ -18,6 +18,17 @@ use crate::primitives::registers::{registers, values};
 /// Sums of squares of at least this size have lost nothing to underflow.
 const SMALLEST_SUM: f32 = 1e-24;
 
+/// The warps of a tile.
+#[derive(Clone, Copy)]
+pub(super) struct TileWarps<'k> {
+    pub(super) count: u32,
+    /// Indices of this warp and of this thread within them.
+    pub(super) warp: Value<'k, u32>,
+    pub(super) thread: Value<'k, u32>,
+    /// An element of shared memory for each warp.
+    pub(super) sums: Shared<'k, f64>,
+}
+
 /// The partial sums of a result.
 #[derive(Clone, Copy)]
 pub(super) struct SquaresParams<'k> {
@@ -33,13 +44,14 @@ impl<'k> SquaresParams<'k> {
     }
 
     /// Writes the partial sums, if the launch has any, of a tile of `rows` × `columns` elements of
-    /// `product` at `origin`. All `warps` warps of the tile call it, each with its accumulators in
-    /// `acc`. `warp` and `thread` are indices within these warps, and `synchronize` is their
-    /// barrier.
+    /// `product` at `origin`. All warps of the tile call it, each with its accumulators in `acc`.
+    /// `synchronize` is their barrier.
     pub(super) fn write(
         &self,
-        (product, origin, [rows, columns]): (&GemmParams<'k>, [Value<'k, u32>; 2], [u32; 2]),
-        (sums, [warp, thread], warps): (Shared<'k, f64>, [Value<'k, u32>; 2], u32),
+        product: &GemmParams<'k>,
+        origin: [Value<'k, u32>; 2],
+        [rows, columns]: [u32; 2],
+        TileWarps { count: warps, warp, thread, sums }: TileWarps<'k>,
         acc: &[AccFragment<'k>],
         synchronize: impl Fn(),
     ) {

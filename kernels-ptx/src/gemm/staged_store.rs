@@ -43,7 +43,8 @@ impl<'k> StagedStore<'k> {
     /// The stores of warpgroup `warpgroup`, from the stages after `state`.
     pub(super) fn new(
         k: &Kernel<'k>,
-        (pipeline, state): (&TmaPipeline<'k>, PipelineState<'k>),
+        pipeline: &TmaPipeline<'k>,
+        state: PipelineState<'k>,
         warpgroup: Value<'k, u32>,
     ) -> Self {
         let barrier = NamedBarrier { id: warpgroup + 1, threads: WARPGROUP_THREADS };
@@ -62,8 +63,10 @@ impl<'k> StagedStore<'k> {
     /// the same positions of the boxes.
     pub(super) fn store<const N: usize>(
         &self,
-        (stage, boxes): (Stage<'k>, [ResultBox<'k>; N]),
-        ([column, row, plane], end): ([Value<'k, u32>; 3], Value<'k, u32>),
+        stage: Stage<'k>,
+        boxes: [ResultBox<'k>; N],
+        [column, row, plane]: [Value<'k, u32>; 3],
+        end: Value<'k, u32>,
         words: impl Fn(usize) -> [[[Value<'k, u32>; 2]; 2]; N],
     ) {
         let k = self.kernel;

@@ -79,9 +79,12 @@ impl<'k> SwiGluParams<'k> {
     /// second up. `boxes` returns the warpgroup's boxes in a stage, two or more.
     pub(super) fn store(
         &self,
-        (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
-        (target, params): (SmTarget, &GemmParams<'k>),
-        ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
+        store: &StagedStore<'k>,
+        boxes: impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>,
+        target: SmTarget,
+        params: &GemmParams<'k>,
+        [row, column]: [Value<'k, u32>; 2],
+        acc: &[AccFragment<'k>],
     ) {
         let k = row.kernel();
         let out_map = params.maps.expect("both operands are bf16").c;
@@ -94,7 +97,7 @@ impl<'k> SwiGluParams<'k> {
             // Rounding before the activation frees the registers of the products.
             let [gate, up] = [gate, up].map(|fragments| words(target, fragments));
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
-            let place = (origin, params.n);
+            let end = params.n;
             let pair =
                 |words: &[[Value<'k, u32>; 2]], pair: usize| [words[pair * 2], words[pair * 2 + 1]];
             let out = |at: usize| {
@@ -108,16 +111,16 @@ impl<'k> SwiGluParams<'k> {
                         product(self.up_map, second),
                         result(third),
                     ];
-                    store.store((stage, results), place, |at| {
+                    store.store(stage, results, origin, end, |at| {
                         [pair(&gate, at), pair(&up, at), out(at)]
                     });
                 }
                 [first, second] => {
                     let results = [product(self.gate_map, first), product(self.up_map, second)];
-                    store.store((stage, results), place, |at| [pair(&gate, at), pair(&up, at)]);
+                    store.store(stage, results, origin, end, |at| [pair(&gate, at), pair(&up, at)]);
                     let stage = store.next();
                     let results = [result(boxes(stage)[0])];
-                    store.store((stage, results), place, |at| [out(at)]);
+                    store.store(stage, results, origin, end, |at| [out(at)]);
                 }
                 _ => unreachable!("a stage has two boxes for each warpgroup"),
             }
@@ -127,8 +130,10 @@ impl<'k> SwiGluParams<'k> {
     /// Writes the tile of a warp at `origin` from registers.
     pub(super) fn write(
         &self,
-        (target, params): (SmTarget, &GemmParams<'k>),
-        (warp_tile, origin): (&WarpTile<'k>, [Value<'k, u32>; 2]),
+        target: SmTarget,
+        params: &GemmParams<'k>,
+        warp_tile: &WarpTile<'k>,
+        origin: [Value<'k, u32>; 2],
         acc: [&[Vec<AccFragment<'k>>]; 2],
     ) {
         let k = &origin[0].kernel();
@@ -159,9 +164,12 @@ impl<'k> SwiGluBackwardParams<'k> {
     /// them.
     pub(super) fn store(
         &self,
-        (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
-        (target, params): (SmTarget, &GemmParams<'k>),
-        ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
+        store: &StagedStore<'k>,
+        boxes: impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>,
+        target: SmTarget,
+        params: &GemmParams<'k>,
+        [row, column]: [Value<'k, u32>; 2],
+        acc: &[AccFragment<'k>],
     ) {
         let k = &row.kernel();
         let grad_gate_map = params.maps.expect("both operands are bf16").c;
@@ -174,7 +182,7 @@ impl<'k> SwiGluBackwardParams<'k> {
             let result = |map, rows| ResultBox { map, rows, kept: None };
             let results = [result(grad_gate_map, inputs[0]), result(self.grad_up_map, inputs[1])];
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
-            store.store((stage, results), (origin, params.n), |pair| {
+            store.store(stage, results, origin, params.n, |pair| {
                 let [gate, up] = inputs.map(|rows| load_pair(k, rows, pair));
                 let grad_out = [grad_out[pair * 2], grad_out[pair * 2 + 1]];
                 let grads = each_word([gate, up, grad_out], |[gate, up, grad_out]| {
@@ -188,8 +196,10 @@ impl<'k> SwiGluBackwardParams<'k> {
     /// Writes the tile of a warp at `origin` from registers.
     pub(super) fn write(
         &self,
-        (target, params): (SmTarget, &GemmParams<'k>),
-        (warp_tile, origin): (&WarpTile<'k>, [Value<'k, u32>; 2]),
+        target: SmTarget,
+        params: &GemmParams<'k>,
+        warp_tile: &WarpTile<'k>,
+        origin: [Value<'k, u32>; 2],
         acc: &[Vec<AccFragment<'k>>],
     ) {
         let k = &origin[0].kernel();

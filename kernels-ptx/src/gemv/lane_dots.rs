@@ -87,18 +87,13 @@ impl<'k> LaneDots<'k> {
         self.with_dtype(tile, |dtype| {
             let (start, step) = self.start(dtype);
             for (index, vectors) in (0..).zip(&self.in_flight) {
-                self.fetch((dtype, tile), vectors, start + index * step);
+                self.fetch(dtype, tile, vectors, start + index * step);
             }
         });
     }
 
     /// Starts loading the vectors at `at`, if they are inside the rows.
-    fn fetch(
-        &self,
-        (dtype, tile): (DType, &RowTile<'k>),
-        vectors: &InFlight<'k>,
-        at: Value<'k, u32>,
-    ) {
+    fn fetch(&self, dtype: DType, tile: &RowTile<'k>, vectors: &InFlight<'k>, at: Value<'k, u32>) {
         self.k.when(at.lt(tile.length), || {
             let registers = vectors.words.iter().zip(vectors.scales);
             for (row, (words, scales)) in tile.rows.iter().zip(registers) {
@@ -125,8 +120,8 @@ impl<'k> LaneDots<'k> {
                     for vectors in &self.in_flight {
                         let here = at.get();
                         self.k.when(here.lt(tile.length), || {
-                            self.add((dtype, tile), vectors, here);
-                            self.fetch((dtype, tile), vectors, here + VECTORS_IN_FLIGHT * step);
+                            self.add(dtype, tile, vectors, here);
+                            self.fetch(dtype, tile, vectors, here + VECTORS_IN_FLIGHT * step);
                         });
                         at.add_assign(step);
                     }
@@ -136,12 +131,7 @@ impl<'k> LaneDots<'k> {
     }
 
     /// Adds the products of the loaded vectors; their first element has index `at`.
-    fn add(
-        &self,
-        (dtype, tile): (DType, &RowTile<'k>),
-        vectors: &InFlight<'k>,
-        at: Value<'k, u32>,
-    ) {
+    fn add(&self, dtype: DType, tile: &RowTile<'k>, vectors: &InFlight<'k>, at: Value<'k, u32>) {
         let vec4s = (0..vector_len(dtype) / 4).map(|vec4| {
             let x = self.x.load_vec4(at + vec4 * 4);
             let gamma = self.has_norm().then(|| self.gamma.load_vec4(at + vec4 * 4));

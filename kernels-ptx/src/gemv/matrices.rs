@@ -99,9 +99,7 @@ impl<'k> Matrices<'k> {
         for GemvLayer { w, scales: scales_of_w, bias, y, outputs } in layers {
             let index = all.len() as u32;
             scales.extend(
-                tables
-                    .zip(scales_of_w)
-                    .map(|(tables, scales)| Nf4::new(k, scales, (index, tables))),
+                tables.zip(scales_of_w).map(|(tables, scales)| Nf4::new(k, scales, index, tables)),
             );
             let [w, bias, y] = [w.address(), bias.address(), y.address()];
             all.push(Matrix { w, bias, y, outputs });
@@ -171,11 +169,11 @@ impl<'k> Matrices<'k> {
         let up_matrix = if gated { all[1] } else { matrix };
         let rows = array::from_fn(|row| {
             let (pair_half, row) = (row / 2, row as u32);
-            let (source, output) = match (gated, pair_half) {
-                (true, 1) => ((up_matrix, self.scales.get(1).copied()), first + (row - 2)),
-                _ => ((matrix, scales), first + row),
+            let (matrix, scales, output) = match (gated, pair_half) {
+                (true, 1) => (up_matrix, self.scales.get(1).copied(), first + (row - 2)),
+                _ => (matrix, scales, first + row),
             };
-            self.row(source, output, is_f32)
+            self.row(matrix, scales, output, is_f32)
         });
         let null = self.k.constant(0u64);
         let biases = [matrix.bias, if gated { up_matrix.bias } else { null }];
@@ -192,7 +190,8 @@ impl<'k> Matrices<'k> {
 
     fn row(
         &self,
-        (matrix, scales): (Matrix<'k>, Option<Nf4<'k>>),
+        matrix: Matrix<'k>,
+        scales: Option<Nf4<'k>>,
         output: Value<'k, u32>,
         is_f32: Option<Pred<'k>>,
     ) -> Row<'k> {

@@ -71,7 +71,7 @@ fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix) {
         let [t, w, t_sum] = [t, w, t_sum].map(|pointers| rank_index.select_ptr(pointers));
         k.barrier();
         block.load_w_tile(w, rank_index.number);
-        block.load_t_tile([t, t_sum], (rank_index.select(splits), rank_index.number));
+        block.load_t_tile([t, t_sum], rank_index.select(splits), rank_index.number);
         k.barrier();
         block.add(&acc, rank_index.number);
     });
@@ -138,7 +138,8 @@ impl<'k> Block<'k> {
     fn load_t_tile(
         &self,
         [t, t_sum]: [Ptr<'k, f32>; 2],
-        (splits, first): (Value<'k, u32>, Value<'k, u32>),
+        splits: Value<'k, u32>,
+        first: Value<'k, u32>,
     ) {
         let (k, thread) = (self.k, self.k.tid_x());
         let (rank, own) = (thread % RANK_TILE, (ROWS * RANK_TILE / THREADS) as usize);

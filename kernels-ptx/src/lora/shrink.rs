@@ -32,10 +32,10 @@ const THREAD_ROWS: u32 = 4;
 /// The entry with the smaller or the larger number of ranks per block.
 pub(super) fn entry(factor: LoraMatrix, wide: bool) -> Entry {
     let columns = shrink::RANKS[usize::from(wide)];
-    Kernel::build(shrink::entry(factor, wide), |k| define(k, (factor, columns)))
+    Kernel::build(shrink::entry(factor, wide), |k| define(k, factor, columns))
 }
 
-fn define<'k>(k: &Kernel<'k>, (factor, columns): (LoraMatrix, u32)) {
+fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix, columns: u32) {
     let parameters = ShrinkParameters::declare(&mut Declarations(*k));
     let ShrinkParameters { x, w0, w1, w2, out0, out1, out2, .. } = parameters;
     let ShrinkParameters { rows, width, rank, adapters, split_len, alpha, .. } = parameters;
@@ -65,7 +65,7 @@ fn define<'k>(k: &Kernel<'k>, (factor, columns): (LoraMatrix, u32)) {
         acc.add(*k);
         k.barrier();
     });
-    acc.write(&block, (out, alpha));
+    acc.write(&block, out, alpha);
 }
 
 /// The tile of `rows` rows of x, or of w.
@@ -138,7 +138,7 @@ impl<'k> Block<'k> {
             Source { array: x.at(row.mul_wide(width)), at, kind }
         });
         let smem = self.smem_base.at(smem_row * PITCH + at);
-        TileLoader::new(k, sources.collect(), (smem, THREADS / vec4s * PITCH))
+        TileLoader::new(k, sources.collect(), smem, THREADS / vec4s * PITCH)
     }
 
     /// The loader of w. Ranks past the end are zero.
@@ -157,7 +157,8 @@ impl<'k> Block<'k> {
             return TileLoader::new(
                 k,
                 sources,
-                (smem_base.at(smem_row * PITCH + at), row_threads * 4),
+                smem_base.at(smem_row * PITCH + at),
+                row_threads * 4,
             );
         }
         let (smem_row, at) = (thread % self.columns, thread / self.columns);
@@ -166,7 +167,7 @@ impl<'k> Block<'k> {
         let array = rank_index.select_ptr(w).at(rank_index.number);
         let source_at = |step: u32| Source { array, at: at + step * row_threads, kind };
         let sources = (0..TILE_K / row_threads).map(source_at).collect();
-        TileLoader::new(k, sources, (smem_base.at(smem_row * PITCH + at), row_threads))
+        TileLoader::new(k, sources, smem_base.at(smem_row * PITCH + at), row_threads)
     }
 }
 
@@ -174,7 +175,8 @@ impl<'k> TileLoader<'k> {
     fn new(
         k: Kernel<'k>,
         sources: Vec<Source<'k>>,
-        (smem, smem_stride): (Shared<'k, f32>, u32),
+        smem: Shared<'k, f32>,
+        smem_stride: u32,
     ) -> Self {
         let registers_per_source = sources.iter().map(|source| match source.kind {
             LoadKind::Vec4 { .. } => 4,
@@ -267,7 +269,8 @@ impl<'k> Accumulators<'k> {
     fn write(
         &self,
         block: &Block<'k>,
-        (out, alpha): ([Ptr<'k, f32>; super::MAX_ADAPTERS], Value<'k, f32>),
+        out: [Ptr<'k, f32>; super::MAX_ADAPTERS],
+        alpha: Value<'k, f32>,
     ) {
         let Block {
             k, columns, sizes: Sizes { rows, rank, total_rank, first, .. }, smem_base, ..

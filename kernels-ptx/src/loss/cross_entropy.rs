@@ -56,11 +56,11 @@ pub(crate) fn module_bf16(target: SmTarget) -> Module {
 
 fn build(target: SmTarget, kernel: &RowKernel, dtype: DType) -> Module {
     let entries = ThreadGroup::of_entries(kernel);
-    let entries = entries.map(|(name, group)| entry((target, dtype), name, group));
+    let entries = entries.map(|(name, group)| entry(target, dtype, name, group));
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-fn entry((target, dtype): (SmTarget, DType), name: &str, group: ThreadGroup) -> Entry {
+fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
         let parameters = CrossEntropyParameters::declare(&mut Declarations(*k));
@@ -134,8 +134,8 @@ fn entry((target, dtype): (SmTarget, DType), name: &str, group: ThreadGroup) -> 
                     Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
                 }
                 _ => {
-                    let place = (first, vocab, vectorized);
-                    write_eight(target, gradient, place, entries.try_into().expect("eight"));
+                    let entries = entries.try_into().expect("eight");
+                    write_eight(target, gradient, first, vocab, vectorized, entries);
                 }
             }
         });
@@ -194,7 +194,7 @@ impl<'k> Row<'k> {
         };
         let load_rest = || {
             k.range(chunks * chunk + self.first, self.vocab, self.stride, |first| {
-                body(first, &load((self.dtype, self.x), (first, self.vocab, vectorized)));
+                body(first, &load(self.dtype, self.x, first, self.vocab, vectorized));
             });
         };
         match direction {
@@ -220,12 +220,15 @@ fn unpacked(dtype: DType, words: [Value<'_, u32>; 4]) -> Vec<Value<'_, f32>> {
 
 /// The logits of 16 bytes from index `first` on, padded with −∞.
 fn load<'k>(
-    (dtype, x): (DType, Ptr<'k, f32>),
-    (first, vocab, vectorized): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+    dtype: DType,
+    x: Ptr<'k, f32>,
+    first: Value<'k, u32>,
+    vocab: Value<'k, u32>,
+    vectorized: Pred<'k>,
 ) -> Vec<Value<'k, f32>> {
     match dtype {
         DType::F32 => Vec4::new(first, vocab, vectorized).load_or(x, f32::NEG_INFINITY).to_vec(),
-        _ => load_eight_or((dtype, x), (first, vocab, vectorized), f32::NEG_INFINITY).to_vec(),
+        _ => load_eight_or(dtype, x, first, vocab, vectorized, f32::NEG_INFINITY).to_vec(),
     }
 }
 

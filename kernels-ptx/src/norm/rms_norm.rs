@@ -41,7 +41,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
         Kernel::build(name, |k| {
             let row = Row::declare(k);
             start(k, target);
-            in_registers(k, target, (row, vec4s));
+            in_registers(k, target, row, vec4s);
         })
     };
     let any_width = Kernel::build(RMS_NORM_ANY_WIDTH, |k| {
@@ -115,7 +115,7 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let [in_f32, in_bf16] = residual.arrays().map(Ptr::address);
     let residual_arrays = row.adds.select(in_f32 | in_bf16 | sum.address(), 0);
     let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(residual_arrays)]);
-    let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
+    let rstd = scaled_rstd(*k, width, row.eps, |scale| {
         let sum = k.var(0.0);
         for_each_vec4(k, width, aligned, |vec4| add_squares(sum, row.input(vec4), scale));
         k.block_sum(sum.get())
@@ -129,7 +129,7 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
 }
 
 /// A row in registers: aligned, and `vec4s` whole vec4s per thread.
-fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u32)) {
+fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>, vec4s: u32) {
     let row_vec4s = row_vec4s(k, row.width, vec4s);
     let in_registers: Vec<_> = row_vec4s.iter().map(|_| registers(k, 0.0)).collect();
     for (row_vec4, registers) in row_vec4s.iter().zip(&in_registers) {
@@ -143,7 +143,7 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u3
     });
     // The loads of gamma overlap the sum of squares.
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.gamma)).collect();
-    let rstd = scaled_rstd(*k, (row.width, row.eps), |scale| {
+    let rstd = scaled_rstd(*k, row.width, row.eps, |scale| {
         let sum = k.var(0.0);
         in_registers.iter().for_each(|registers| add_squares(sum, values(registers), scale));
         k.block_sum(sum.get())
@@ -176,18 +176,19 @@ fn normed<'k>(x: F32x4<'k>, rstd: Value<'k, f32>, gamma: F32x4<'k>) -> F32x4<'k>
 /// sum.
 pub(crate) fn scaled_rstd<'k>(
     k: Kernel<'k>,
-    (width, eps): (Value<'k, u32>, Value<'k, f32>),
+    width: Value<'k, u32>,
+    eps: Value<'k, f32>,
     squares: impl Fn(Value<'k, f32>) -> Value<'k, f32>,
 ) -> Value<'k, f32> {
     let unscaled = k.constant(1.0);
     let sum = squares(unscaled);
-    let rstd = k.var(rstd(width, sum, (unscaled, eps)));
+    let rstd = k.var(rstd(width, sum, unscaled, eps));
     let large = sum.gt(SCALE * 68_719_476_736.0);
     let small = sum.lt(1.0 / (SCALE * 65_536.0)) & eps.lt(16.0 / SCALE);
     k.when(large | small, || {
         let scale = large.select(1.0 / SCALE, SCALE);
         let sum = squares(scale);
-        rstd.set(self::rstd(width, sum, (scale, eps)));
+        rstd.set(self::rstd(width, sum, scale, eps));
     });
     rstd.get()
 }
@@ -196,7 +197,8 @@ pub(crate) fn scaled_rstd<'k>(
 fn rstd<'k>(
     width: Value<'k, u32>,
     sum: Value<'k, f32>,
-    (scale, eps): (Value<'k, f32>, Value<'k, f32>),
+    scale: Value<'k, f32>,
+    eps: Value<'k, f32>,
 ) -> Value<'k, f32> {
     let mean = sum / width.cast::<f32>();
     // `scale²` alone may overflow; `eps · scale · scale` does not.

@@ -38,7 +38,7 @@ use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
-        Kernel::build(name, |k| pipelined::in_registers(k, target, (Rows::declare(k), vec4s)))
+        Kernel::build(name, |k| pipelined::in_registers(k, target, Rows::declare(k), vec4s))
     };
     let any_width = Kernel::build(RMS_NORM_BACKWARD_ANY_WIDTH, |k| {
         any_width(k, target, Rows::declare(k));
@@ -126,7 +126,7 @@ impl<'k> Rows<'k> {
     fn terms(&self, vec4: Vec4<'k>) -> Terms<'k> {
         let (x, gamma) = (vec4.load(self.x), vec4.load(self.gamma));
         let gradients = self.grad_out.map(|gradient| vec4.read(gradient));
-        Terms::of(x, gamma, (gradients, self.rstd.load(0)))
+        Terms::of(x, gamma, gradients, self.rstd.load(0))
     }
 
     /// Whether every operand of this row is 16-byte aligned.
@@ -140,11 +140,7 @@ impl<'k> Rows<'k> {
 }
 
 impl<'k> Terms<'k> {
-    fn of(
-        x: F32x4<'k>,
-        gamma: F32x4<'k>,
-        (gradients, rstd): ([F32x4<'k>; 3], Value<'k, f32>),
-    ) -> Self {
+    fn of(x: F32x4<'k>, gamma: F32x4<'k>, gradients: [F32x4<'k>; 3], rstd: Value<'k, f32>) -> Self {
         let h = x.map(|x| x * rstd);
         let [a, b, c] = gradients;
         let grad_out = [0, 1, 2, 3].map(|i| a[i] + b[i] + c[i]);
@@ -181,10 +177,10 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
         for_each_vec4(k, width, aligned, |vec4| {
             let terms = row.terms(vec4);
-            let before = load_if(k, row.accumulate, (vec4, row.grad_input.f32));
+            let before = load_if(k, row.accumulate, vec4, row.grad_input.f32);
             vec4.write(target, row.grad_input, terms.gradient(before, mean));
             k.when(!row.frozen, || {
-                let before = load_if(k, not_first, (vec4, row.partial));
+                let before = load_if(k, not_first, vec4, row.partial);
                 vec4.store(row.partial, terms.gamma_gradient(before));
             });
         });
@@ -195,7 +191,8 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
 fn load_if<'k>(
     k: &Kernel<'k>,
     condition: Pred<'k>,
-    (vec4, array): (Vec4<'k>, Ptr<'k, f32>),
+    vec4: Vec4<'k>,
+    array: Ptr<'k, f32>,
 ) -> F32x4<'k> {
     let registers = registers(k, 0.0);
     k.when(condition, || {

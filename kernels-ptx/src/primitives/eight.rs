@@ -16,8 +16,11 @@ pub(crate) const EIGHT: [usize; ELEMENTS_PER_THREAD as usize] = [0, 1, 2, 3, 4, 
 /// The eight elements of type `dtype` from index `first` on in an array of `len`, padded with
 /// `padding`. If they are complete and aligned, accesses have 16 bytes.
 pub(crate) fn load_eight_or<'k>(
-    (dtype, array): (DType, Ptr<'k, f32>),
-    (first, len, aligned): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+    dtype: DType,
+    array: Ptr<'k, f32>,
+    first: Value<'k, u32>,
+    len: Value<'k, u32>,
+    aligned: Pred<'k>,
     padding: f32,
 ) -> [Value<'k, f32>; EIGHT.len()] {
     let k = first.kernel();
@@ -39,12 +42,14 @@ pub(crate) fn load_eight_or<'k>(
 pub(crate) fn write_eight<'k>(
     target: SmTarget,
     to: Output<'k>,
-    (first, len, aligned): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+    first: Value<'k, u32>,
+    len: Value<'k, u32>,
+    aligned: Pred<'k>,
     values: [Value<'k, f32>; EIGHT.len()],
 ) {
     first.kernel().when_else(
         aligned & whole_eight(first, len),
-        || store_eight(target, (to, first), values),
+        || store_eight(target, to, first, values),
         || {
             for at in [0, 4] {
                 let vec4 = Vec4::new(first + at, len, aligned);
@@ -76,7 +81,8 @@ pub(crate) fn load_eight<'k>(
 /// Stores eight aligned elements to each non-null array of `to`.
 pub(crate) fn store_eight<'k>(
     target: SmTarget,
-    (to, first): (Output<'k>, Value<'k, u32>),
+    to: Output<'k>,
+    first: Value<'k, u32>,
     values: [Value<'k, f32>; EIGHT.len()],
 ) {
     let write_f32 = |array: Ptr<'k, f32>| {

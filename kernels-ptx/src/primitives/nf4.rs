@@ -33,14 +33,15 @@ impl<'k> Nf4<'k> {
         let Nf4ScaleParameters { b_absmax, b_nested, b_map, b_offset } =
             Nf4ScaleParameters::declare(&mut Declarations(*k));
         let scales = Nf4Scales { absmax: b_absmax, nested: b_nested, map: b_map, offset: b_offset };
-        Self::new(k, scales, (0, tables))
+        Self::new(k, scales, 0, tables)
     }
 
     /// Operand number `index`, which shares its tables with others.
     pub(crate) fn new(
         k: &Kernel<'k>,
         scales: Nf4Scales<Declarations<'k>>,
-        (index, tables): (u32, Shared<'k, f32>),
+        index: u32,
+        tables: Shared<'k, f32>,
     ) -> Self {
         let Nf4Scales { absmax, nested, map: byte_values, offset } = scales;
         let byte_table = k.constant(CODE_VALUES.len() as u32 + index * BYTE_VALUES);

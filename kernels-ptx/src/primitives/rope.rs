@@ -78,7 +78,8 @@ impl Direction {
     /// of the fragments if `half` is 0, the lower one if it is 2.
     pub(crate) fn rotate_row<'k>(
         self,
-        (heads, pairs): (&[&[AccFragment<'k>]], Range<usize>),
+        heads: &[&[AccFragment<'k>]],
+        pairs: Range<usize>,
         half: usize,
         angles: [Ptr<'k, f32>; 2],
     ) {

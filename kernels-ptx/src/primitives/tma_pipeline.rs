@@ -67,8 +67,10 @@ impl<'k> TmaPipeline<'k> {
     /// The pipeline with stages at `smem`, aligned for swizzling, and barriers at `barriers`.
     pub(crate) fn new(
         k: &Kernel<'k>,
-        (stages, stage_words): (u32, u32),
-        (smem, barriers): (Shared<'k, u32>, Shared<'k, u64>),
+        stages: u32,
+        stage_words: u32,
+        smem: Shared<'k, u32>,
+        barriers: Shared<'k, u64>,
     ) -> Self {
         let empty = barriers.offset(i64::from(stages));
         Self { kernel: *k, stages, stage_words, cluster: 1, smem, full: barriers, empty }
@@ -133,24 +135,35 @@ impl<'k> TmaPipeline<'k> {
     }
 }
 
+/// The source of a copy.
+#[derive(Clone, Copy)]
+pub(crate) struct TmaSource<'k> {
+    pub(crate) map: TensorMapParam<'k>,
+    pub(crate) plane: Value<'k, u32>,
+    /// The mask of the blocks of the cluster that receive the copy; `None` for only this block.
+    pub(crate) blocks: Option<u16>,
+}
+
 /// As [`copy_boxes`], in boxes of [`BOX`] × [`BOX`] elements.
 pub(crate) fn copy_tile<'k>(
-    tile: (SmemTile, Shared<'k, u32>),
-    source: (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
+    tile: SmemTile,
+    source: TmaSource<'k>,
+    to: Shared<'k, u32>,
     full: Shared<'k, u64>,
     position: impl Fn([u32; 2]) -> [Value<'k, u32>; 2],
 ) {
-    copy_boxes((tile, BOX), source, full, position);
+    copy_boxes(tile, BOX, source, to, full, position);
 }
 
-/// Starts to copy a swizzled tile of 16-bit elements from a plane of `map` to `to`, in boxes of
-/// `box_rows` × [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` maps a
-/// column and row of the tile to a column and row of the plane. The last box of a row may be partly
-/// unused; columns past its end are copied, too. `full` completes when the bytes have arrived. One
-/// thread does it.
+/// Starts to copy a swizzled tile of 16-bit elements from `source` to `to`, in boxes of `box_rows`
+/// × [`BOX`] elements. `position` maps a column and row of the tile to a column and row of the
+/// plane. The last box of a row may be partly unused; columns past its end are copied, too. `full`
+/// completes when the bytes have arrived. One thread does it.
 pub(crate) fn copy_boxes<'k>(
-    ((tile, to), box_rows): ((SmemTile, Shared<'k, u32>), u32),
-    (map, plane, blocks): (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
+    tile: SmemTile,
+    box_rows: u32,
+    TmaSource { map, plane, blocks }: TmaSource<'k>,
+    to: Shared<'k, u32>,
     full: Shared<'k, u64>,
     position: impl Fn([u32; 2]) -> [Value<'k, u32>; 2],
 ) {

@@ -40,7 +40,7 @@ pub(super) fn entry() -> Entry {
             });
             for (lane, score) in scores.iter().enumerate() {
                 let token = first + lane as u32;
-                k.when(token.lt(vocab), || best.update((score.get(), token)));
+                k.when(token.lt(vocab), || best.update(score.get(), token));
             }
         });
         let (score, token) = best.reduce_block(k);
@@ -60,7 +60,7 @@ pub(super) fn pick() -> Entry {
 
         let best = Best::new(k);
         k.range(k.tid_x(), chunks, THREADS, |chunk| {
-            best.update((scores.load(chunk), tokens.load(chunk)));
+            best.update(scores.load(chunk), tokens.load(chunk));
         });
         let (_, token) = best.reduce_block(k);
         let max = Value::<f32>::from_bits(selection.load(0));
@@ -84,7 +84,7 @@ impl<'k> Best<'k> {
     }
 
     /// Replaces the best by a better candidate.
-    fn update(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
+    fn update(&self, score: Value<'k, f32>, token: Value<'k, u32>) {
         let (best_score, best_token) = (self.score.get(), self.token.get());
         let better = score.gt(best_score) | (score.eq(best_score) & token.lt(best_token));
         self.score.set(better.select(score, best_score));
@@ -103,7 +103,7 @@ impl<'k> Best<'k> {
         });
         k.barrier();
         for warp in 0..WARPS {
-            self.update((scores.load(warp), tokens.load(warp)));
+            self.update(scores.load(warp), tokens.load(warp));
         }
         (self.score.get(), self.token.get())
     }
@@ -112,7 +112,7 @@ impl<'k> Best<'k> {
         for mask in [16, 8, 4, 2, 1] {
             let score = k.shfl_bfly(self.score.get(), mask);
             let token = k.shfl_bfly(self.token.get(), mask);
-            self.update((score, token));
+            self.update(score, token);
         }
     }
 }

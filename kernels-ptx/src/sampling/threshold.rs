@@ -46,21 +46,22 @@ pub(super) fn entry() -> Entry {
         let threshold = k.var(0u32);
         let wanted = sampling_params.temperature.gt(0.0) & (by_count | by_weight);
         k.when(wanted & max.is_finite(), || {
-            let floor = floor(k, maxima, (vocab, chunks), (&sampling_params, max, by_count));
+            let floor = floor(maxima, vocab, chunks, &sampling_params, max, by_count);
             let candidates = Candidates::new(k, adjusted, vocab);
-            let scale = (max, sampling_params.temperature);
-            let total = k.var(candidates.gather(floor, by_count, scale));
+            let temperature = sampling_params.temperature;
+            let total = k.var(candidates.gather(floor, by_count, max, temperature));
+            let weight = |key| weight(value(key), max, temperature);
             k.when(by_count, || {
                 let least = candidates.select(sampling_params.top_k.cast(), |_| k.constant(1));
                 threshold.set(least);
-                total.set(candidates.sum(|key| key.ge(least).select(weight(value(key), scale), 0)));
+                total.set(candidates.sum(|key| key.ge(least).select(weight(key), 0)));
             });
             k.when(by_weight, || {
                 let target =
                     (sampling_params.top_p.cast::<f64>() * total.get().cast::<f64>()).cast::<u64>();
                 let kept = threshold.get();
-                let least = candidates
-                    .select(target.max(1), |key| key.ge(kept).select(weight(value(key), scale), 0));
+                let least =
+                    candidates.select(target.max(1), |key| key.ge(kept).select(weight(key), 0));
                 threshold.set(least.max(kept));
             });
         });
@@ -73,11 +74,14 @@ pub(super) fn entry() -> Entry {
 
 /// A lower bound: smaller values cannot be kept.
 fn floor<'k>(
-    k: &Kernel<'k>,
     maxima: Ptr<'k, f32>,
-    (vocab, chunks): (Value<'k, u32>, Value<'k, u32>),
-    (sampling_params, max, by_count): (&Sampling<'k>, Value<'k, f32>, Pred<'k>),
+    vocab: Value<'k, u32>,
+    chunks: Value<'k, u32>,
+    sampling_params: &Sampling<'k>,
+    max: Value<'k, f32>,
+    by_count: Pred<'k>,
 ) -> Value<'k, f32> {
+    let k = &max.kernel();
     let result = k.shared::<f32>("floor", 1);
     let rest = 1.0 - sampling_params.top_p;
     // If the tail is tiny, the rounding of the weights would matter.
@@ -135,7 +139,8 @@ impl<'k> Candidates<'k> {
         &self,
         floor: Value<'k, f32>,
         by_count: Pred<'k>,
-        scale: (Value<'k, f32>, Value<'k, f32>),
+        max: Value<'k, f32>,
+        temperature: Value<'k, f32>,
     ) -> Value<'k, u64> {
         let k = self.k;
         k.when(k.tid_x().eq(0), || self.count.store(0, 0));
@@ -150,7 +155,7 @@ impl<'k> Candidates<'k> {
             for (start, vec4) in starts.into_iter().zip(vec4s) {
                 for (lane, z) in vec4.into_iter().enumerate() {
                     k.when((start + lane as u32).lt(self.vocab), || {
-                        k.when(!by_count, || sum.add_assign(weight(z, scale)));
+                        k.when(!by_count, || sum.add_assign(weight(z, max, temperature)));
                         k.when(z.ge(floor), || {
                             let slot = self.count.atom_add(0, k.constant(1));
                             k.when(slot.lt(LIST_CAPACITY), || self.list.store(slot, key(z)));

@@ -22,7 +22,8 @@ pub(super) fn value<'k>(key: Value<'k, u32>) -> Value<'k, f32> {
 /// `exp((value − max) ÷ temperature)` as a multiple of 2⁻⁴⁰, rounded down.
 pub(super) fn weight<'k>(
     value: Value<'k, f32>,
-    (max, temperature): (Value<'k, f32>, Value<'k, f32>),
+    max: Value<'k, f32>,
+    temperature: Value<'k, f32>,
 ) -> Value<'k, u64> {
     (((value - max) / temperature).exp() * ONE).cast::<u64>()
 }

@@ -26,7 +26,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
         // Heads wider than a chunk take several iterations.
         k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
             let i = head_chunk + lane * 4;
-            let keys = load(split, split.keys, (j, i));
+            let keys = load(split, split.keys, j, i);
             k.range(0u32, heads.count, 1, |head| {
                 let q: Registers<'_> = registers(&k, 0.0);
                 k.when(i.lt(head_dim), || set(&q, new_token.query(head).load_vec4(i)));
@@ -53,11 +53,11 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
         k.range(0u32, heads.count, HEADS_AT_ONCE, |first| {
             let sums = [0, 1, 2, 3].map(|step| (first + step, registers(&k, 0.0)));
             k.range(warp * WARP_POSITIONS, old, BLOCK_POSITIONS, |j| {
-                let values = load(split, split.values, (j, i));
+                let values = load(split, split.values, j, i);
                 for (head, sums) in &sums {
                     k.when(head.lt(heads.count), || {
                         let weights = split.scores_of(*head).at(j);
-                        add_weighted(split, (sums, j), weights, &values);
+                        add_weighted(split, sums, j, weights, &values);
                     });
                 }
             });
@@ -73,7 +73,7 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
                     let sums = split.sums.at(step * (WARPS * HEAD_CHUNK) + element);
                     let sums = (0..WARPS).map(|warp| sums.load(warp * HEAD_CHUNK));
                     let total = sums.reduce(|sum, part| sum + part).expect("there is a warp");
-                    partials.of(head).store(i, split.add_new_value(total, (head, i)));
+                    partials.of(head).store(i, split.add_new_value(total, head, i));
                 });
             });
             k.barrier();
@@ -86,7 +86,8 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
 fn load<'k>(
     split: &Split<'_, 'k>,
     rows: Value<'k, u64>,
-    (j, i): (Value<'k, u32>, Value<'k, u32>),
+    j: Value<'k, u32>,
+    i: Value<'k, u32>,
 ) -> [F32x4<'k>; WARP_POSITIONS as usize] {
     let (vec4, last) = (Vec4::new(i, split.head_dim, split.rows_aligned), split.old - 1);
     STEPS.map(|step| vec4.load_as(split.dtype, rows + split.offset((j + step).min(last))))
@@ -95,7 +96,8 @@ fn load<'k>(
 /// `sums += weight · value` for the old positions from `j` on.
 fn add_weighted<'k>(
     split: &Split<'_, 'k>,
-    (sums, j): (&Registers<'k>, Value<'k, u32>),
+    sums: &Registers<'k>,
+    j: Value<'k, u32>,
     weights: Shared<'k, f32>,
     values: &[F32x4<'k>; WARP_POSITIONS as usize],
 ) {

@@ -41,7 +41,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
         let dots_of_parts = [(); 3].map(|()| acc_row(&k, 8)[0]);
         k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
             let elements = [0, 32].map(|chunk| first + chunk + member * 8);
-            let at = elements.map(|i| [0, 8].map(|row| (j + group + row, i)));
+            let at = elements.map(|i| [0, 8].map(|row| [j + group + row, i]));
             let keys = load_eights(split, split.keys, [at[0][0], at[0][1], at[1][0], at[1][1]]);
             for (i, rows) in elements.into_iter().zip(keys.chunks_exact(2)) {
                 let query = bf16_parts(split.target, load_query(split, group, i));
@@ -63,7 +63,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
             k.when(position.lt(old) & head.lt(heads.count), || {
                 let (at, dot) = (head * split_len + position, k.var(dot));
                 let is_nan = dot.get().ne(dot.get());
-                k.when(is_nan, || dot.set(exact_dot(split, half, (position, head))));
+                k.when(is_nan, || dot.set(exact_dot(split, half, position, head)));
                 let dot = dot.get();
                 k.when_else(half.eq(0), || split.scores.store(at, dot), || other.store(at, dot));
             });
@@ -76,7 +76,8 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
 fn exact_dot<'k>(
     split: &Split<'_, 'k>,
     half: Value<'k, u32>,
-    (position, head): (Value<'k, u32>, Value<'k, u32>),
+    position: Value<'k, u32>,
+    head: Value<'k, u32>,
 ) -> Value<'k, f32> {
     let (k, head_dim) = (split.k, split.head_dim);
     let (key, query) = (split.keys + split.offset(position), split.new_token.query(head));
@@ -100,7 +101,7 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
         let sums = acc_row(&k, UNIT_ELEMENTS);
         k.range(unit * UNIT_POSITIONS, old, BLOCK_POSITIONS, |j| {
             let first = j + member * 4;
-            let at = [0, 1, 2, 3].map(|row| (first + row, i));
+            let at = [0, 1, 2, 3].map(|row| [first + row, i]);
             let rows = load_eights(split, split.values, at);
             let weights = split.scores_of(group.min(heads.count - 1)).at(first).load_vec4(0);
             let mut position = first;
@@ -139,7 +140,7 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
                 let sums = (0..UNITS)
                     .map(|unit| sums_of_units.load(heads.count * (unit * HEAD_CHUNK) + index));
                 let total = sums.reduce(|sum, part| sum + part).expect("there is a unit");
-                partials.of(head).store(i, split.add_new_value(total, (head, i)));
+                partials.of(head).store(i, split.add_new_value(total, head, i));
             });
         });
         k.barrier();
@@ -151,12 +152,12 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
 fn load_eights<'k, const N: usize>(
     split: &Split<'_, 'k>,
     rows: Value<'k, u64>,
-    at: [(Value<'k, u32>, Value<'k, u32>); N],
+    at: [[Value<'k, u32>; 2]; N],
 ) -> [[Value<'k, u32>; 4]; N] {
     let (k, head_dim) = (split.k, split.head_dim);
     let vectors: [Registers<'k, 4, u32>; N] = [(); N].map(|()| registers(&k, 0));
     let each = |load: &dyn Fn(usize, Ptr<'k, u32>, Value<'k, u32>)| {
-        for (index, (position, i)) in at.iter().enumerate() {
+        for (index, [position, i]) in at.iter().enumerate() {
             let row = Ptr::from_address(rows + split.offset(*position));
             k.when(position.lt(split.old) & i.lt(head_dim), || load(index, row, *i));
         }

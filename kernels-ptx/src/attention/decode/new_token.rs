@@ -55,8 +55,10 @@ impl<'k> NewToken<'k> {
     /// memory.
     pub(super) fn new(
         k: &Kernel<'k>,
-        (target, dtype): (SmTarget, DType),
-        (parameters, sequence): (&DecodeAttentionParameters<Declarations<'k>>, Value<'k, u32>),
+        target: SmTarget,
+        dtype: DType,
+        parameters: &DecodeAttentionParameters<Declarations<'k>>,
+        sequence: Value<'k, u32>,
     ) -> Self {
         let &DecodeAttentionParameters { q, q_lora_t, q_lora_b, .. } = parameters;
         let &DecodeAttentionParameters { k: key, k_lora_t, k_lora_b, .. } = parameters;
@@ -106,7 +108,7 @@ impl<'k> NewToken<'k> {
 
     /// Computes the queries of `heads` before norm and RoPE; [`Self::compute`] completes them.
     pub(super) fn project_queries(&self, heads: Heads<'k>) {
-        self.project(self.projections[0], (heads.first, heads.count), self.q);
+        self.project(self.projections[0], heads.first, heads.count, self.q);
     }
 
     /// Completes the queries of `heads`. If `in_split`, also computes key and value, which the
@@ -115,14 +117,15 @@ impl<'k> NewToken<'k> {
         &self,
         heads: Heads<'k>,
         position: Value<'k, u32>,
-        (in_split, rows): (Pred<'k>, [Value<'k, u64>; 2]),
+        in_split: Pred<'k>,
+        rows: [Value<'k, u64>; 2],
     ) {
         let (k, warp, one) = (self.k, self.k.warp(), self.k.constant(1));
         let [_, key, v] = self.projections;
         self.load_angles(position.min(self.positions - 1));
         k.when(in_split, || {
-            self.project(key, (heads.kv_head, one), self.key);
-            self.project(v, (heads.kv_head, one), self.v);
+            self.project(key, heads.kv_head, one, self.key);
+            self.project(v, heads.kv_head, one, self.v);
         });
         k.barrier();
         // Each warp completes one vector, and some of the last split two.
@@ -150,7 +153,8 @@ impl<'k> NewToken<'k> {
     fn project(
         &self,
         from: Projection<'k>,
-        (first, count): (Value<'k, u32>, Value<'k, u32>),
+        first: Value<'k, u32>,
+        count: Value<'k, u32>,
         to: Shared<'k, f32>,
     ) {
         let (k, rank, padded) = (self.k, self.rank, self.padded);
@@ -206,7 +210,7 @@ impl<'k> NewToken<'k> {
         let (k, half) = (self.k, self.head_dim >> 1);
         let rstd = k.var(1.0f32);
         k.when(!gamma.is_null(), || {
-            rstd.set(scaled_rstd(k, (self.head_dim, self.eps), |scale| {
+            rstd.set(scaled_rstd(k, self.head_dim, self.eps, |scale| {
                 let sum = k.var(0.0f32);
                 k.range(k.lane(), self.head_dim, 32, |i| {
                     let x = part.load(i) * scale;

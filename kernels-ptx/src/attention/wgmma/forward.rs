@@ -63,8 +63,8 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
         k.return_if(params.start.ge(params.key_end));
         let smem = smem_layout(config).declare(k);
         match config.operands {
-            Operands::Bf16 => params.compute((k, config), &smem),
-            Operands::Split => params.compute_split((k, config), &smem),
+            Operands::Bf16 => params.compute(k, config, &smem),
+            Operands::Split => params.compute_split(k, config, &smem),
         }
     })
 }
@@ -99,13 +99,12 @@ impl<'k> Params<'k> {
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let planes = [sequence, k.nctaid_x() / heads];
-        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
+        let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         // Blocks with the most keys start first.
         let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
-        let masked = (first_keys, Masked::Below);
-        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
+        let bounds = RowBounds::new(first_keys, Masked::Below, sequence, seq, start, WGMMA_ROWS);
         Self {
             q: head_map(q_map, head),
             keys: head_map(k_map, kv_head),
@@ -137,7 +136,7 @@ impl<'k> Params<'k> {
         let head = k.ctaid_x();
         let kv_head = head / (heads / kv_heads);
         let planes = [k.constant(0), k.constant(1)];
-        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
+        let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
         let first = start.load(0).min(positions);
         // Blocks with the most keys start first. Blocks start at multiples of the keys of a tile,
         // so that only the last tile crosses the diagonal.
@@ -159,17 +158,17 @@ impl<'k> Params<'k> {
             row: start - first,
             start,
             key_end: (first + queries).min(positions),
-            bounds: RowBounds::window(window, (start, WGMMA_ROWS)),
+            bounds: RowBounds::window(window, start, WGMMA_ROWS),
         }
     }
 
     /// Copies tiles of keys and values from `key` on.
     fn copy(&self, smem: &Smem<'k>, key: Value<'k, u32>) {
-        smem.copy((self.keys, key));
-        smem.copy((self.values, key));
+        smem.copy(self.keys, key);
+        smem.copy(self.values, key);
     }
 
-    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+    fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let (first, last) = (self.bounds.first_key(KEYS) / KEYS, self.start / KEYS);
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q], self.row);
@@ -183,11 +182,11 @@ impl<'k> Params<'k> {
 
         let [queries] = smem.wait_resident(warpgroup);
         let (stage, keys) = smem.wait(state);
-        multiply_transposed(k, (config.operands, [queries, keys]), &scores);
+        multiply_transposed(k, config.operands, [queries, keys], &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
         let mask = |tile: Value<'k, u32>| {
-            self.bounds.apply(k, (tile * KEYS, KEYS), (&[&scores], f32::NEG_INFINITY));
+            self.bounds.apply(k, tile * KEYS, KEYS, &[&scores], f32::NEG_INFINITY);
         };
         k.range(first, last, 1, |tile| {
             mask(tile);
@@ -196,8 +195,8 @@ impl<'k> Params<'k> {
             let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
             ping_pong.wait(tile.ne(first));
-            multiply(k, (&probs, values), &out);
-            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
+            multiply(k, &probs, values, &out);
+            multiply_transposed(k, config.operands, [queries, keys], &scores);
             ping_pong.pass((tile + 1).ne(last));
             k.wgmma_wait_group(1);
             smem.release(values_stage.index);
@@ -206,21 +205,23 @@ impl<'k> Params<'k> {
             let next = tile + smem.pairs();
             k.when(smem.copies & next.le(last), || self.copy(smem, next * KEYS));
         });
-        apply_causal_mask(k, ([self.start; 2], true), &scores, f32::NEG_INFINITY);
+        apply_causal_mask(k, [self.start; 2], true, &scores, f32::NEG_INFINITY);
         mask(last);
         softmax.update(&scores, &out);
         let probs = pack_fragments(config.target, &scores);
         let (_, values) = smem.wait(state);
-        multiply(k, (&probs, values), &out);
+        multiply(k, &probs, values, &out);
         k.wgmma_wait_group(0);
-        self.finish((k, config), (&softmax, &out));
+        self.finish(k, config, &softmax, &out);
     }
 
     /// Writes the results.
     fn finish(
         &self,
-        (k, config): (&Kernel<'k>, Config),
-        (softmax, out): (&OnlineSoftmax<'k>, &[AccFragment<'k>]),
+        k: &Kernel<'k>,
+        config: Config,
+        softmax: &OnlineSoftmax<'k>,
+        out: &[AccFragment<'k>],
     ) {
         softmax.finish(out, |half, lse| {
             let Some(to) = self.lse else { return };
@@ -231,7 +232,7 @@ impl<'k> Params<'k> {
                 to.store(token, lse);
             });
         });
-        self.out.write_pairs(config.target, (self.row, None), out);
+        self.out.write_pairs(config.target, self.row, None, out);
     }
 }
 

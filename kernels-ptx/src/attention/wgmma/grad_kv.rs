@@ -57,8 +57,8 @@ pub(in crate::attention) fn entry(config: Config) -> Entry {
         k.return_if(params.start.ge(params.seq));
         let smem = smem_layout(config).declare(k);
         match config.operands {
-            Operands::Bf16 => params.compute((k, config), &smem),
-            Operands::Split => params.compute_split((k, config), &smem),
+            Operands::Bf16 => params.compute(k, config, &smem),
+            Operands::Split => params.compute_split(k, config, &smem),
         }
     })
 }
@@ -108,7 +108,7 @@ impl<'k> Params<'k> {
         let heads_per_split = group / splits;
         let head = kv_head * group + split * heads_per_split;
         let head_map =
-            |map, head| HeadMap::new((map, config.operands), [sequence, batch], (head, head_dim));
+            |map, head| HeadMap::new(map, config.operands, [sequence, batch], head, head_dim);
         let padded = padded_rows(seq);
         let stride = kv_heads * head_dim;
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
@@ -121,8 +121,7 @@ impl<'k> Params<'k> {
         };
         // Blocks with the most queries start first.
         let start = k.ctaid_y() * WGMMA_ROWS;
-        let masked = (row_bounds, Masked::From);
-        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
+        let bounds = RowBounds::new(row_bounds, Masked::From, sequence, seq, start, WGMMA_ROWS);
         Self {
             q: head_map(q_map, head),
             grad_out: head_map(grad_out_map, head),
@@ -145,14 +144,14 @@ impl<'k> Params<'k> {
     }
 
     /// Copies the tile of `queries` queries at `position`, and advances it to the next one.
-    fn copy(&self, (smem, queries): (&Smem<'k>, u32), position: &Position<'k>) {
+    fn copy(&self, smem: &Smem<'k>, queries: u32, position: &Position<'k>) {
         let (head, query) = (position.head.get(), position.query.get());
         let in_head = |first: HeadMap<'k>| HeadMap {
             column: head.mad_lo(self.head_dim, first.column),
             ..first
         };
-        smem.copy((in_head(self.q), query));
-        smem.copy((in_head(self.grad_out), query));
+        smem.copy(in_head(self.q), query);
+        smem.copy(in_head(self.grad_out), query);
         let next = query + queries;
         let wraps = next.ge(self.end);
         position.query.set(wraps.select(self.start, next));
@@ -161,12 +160,12 @@ impl<'k> Params<'k> {
 
     /// Copies the resident tiles, and the first tiles of `queries` queries. Returns the position of
     /// the next one.
-    fn copy_first(&self, (smem, queries): (&Smem<'k>, u32)) -> Position<'k> {
+    fn copy_first(&self, smem: &Smem<'k>, queries: u32) -> Position<'k> {
         let k = &self.start.kernel();
         let position = Position { head: k.var(0u32), query: k.var(self.start) };
         k.when(smem.copies, || {
             smem.copy_resident(&[self.keys, self.values], self.start);
-            k.range(0, smem.pairs(), 1, |_| self.copy_next((smem, queries), &position));
+            k.range(0, smem.pairs(), 1, |_| self.copy_next(smem, queries, &position));
         });
         position
     }
@@ -175,7 +174,8 @@ impl<'k> Params<'k> {
     /// delta of the queries of its head.
     fn for_each_tile(
         &self,
-        (k, queries): (&Kernel<'k>, u32),
+        k: &Kernel<'k>,
+        queries: u32,
         body: impl Fn(Value<'k, u32>, Ptr<'k, f32>),
     ) {
         k.range(0, self.heads, 1, |head| {
@@ -186,65 +186,68 @@ impl<'k> Params<'k> {
 
     /// Sets probabilities and score gradients of `queries` queries from `query` on to 0 where they
     /// are masked. After p and ds, so that a non-finite query doesn't spoil later keys.
-    fn mask(&self, (query, queries): (Value<'k, u32>, u32), accs: [&[AccFragment<'k>]; 2]) {
+    fn mask(&self, query: Value<'k, u32>, queries: u32, accs: [&[AccFragment<'k>]; 2]) {
         let k = &query.kernel();
         k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
             for acc in accs {
-                apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
+                apply_causal_mask(k, [self.start, query], false, acc, 0.0);
             }
         });
-        self.bounds.apply(k, (query, queries), (&accs, 0.0));
+        self.bounds.apply(k, query, queries, &accs, 0.0);
     }
 
     /// Copies the tile of `queries` queries at `position`, if there is one.
-    fn copy_next(&self, smem: (&Smem<'k>, u32), position: &Position<'k>) {
+    fn copy_next(&self, smem: &Smem<'k>, queries: u32, position: &Position<'k>) {
         let more = position.head.get().lt(self.heads);
-        self.start.kernel().when(more, || self.copy(smem, position));
+        self.start.kernel().when(more, || self.copy(smem, queries, position));
     }
 
-    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
-        let position = self.copy_first((smem, QUERIES));
+    fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
+        let position = self.copy_first(smem, QUERIES);
         let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let scale_log2 = self.scale * LOG2_E;
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        self.for_each_tile((k, QUERIES), |query, lse_delta| {
+        self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =
-                products.map(|product| start_product((k, config), (smem, state), product));
+                products.map(|(tile, acc)| start_product(k, config, smem, state, tile, acc));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(1);
-            for_each_element((stats, &scores), |score, [lse, _], _| {
+            for_each_element(stats, &scores, |score, [lse, _], _| {
                 score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
             });
             k.wgmma_wait_group(0);
-            for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+            for_each_element(stats, &grads, |grad, [_, delta], [j, i]| {
                 grad.update(|grad| (grad - delta) * scores[j][i].get());
             });
-            self.mask((query, QUERIES), [&scores, &grads]);
+            self.mask(query, QUERIES, [&scores, &grads]);
             let [probs, grads] = [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
-            multiply(k, (&probs, grad_out), &grad_v);
-            multiply(k, (&grads, q), &grad_k);
+            multiply(k, &probs, grad_out, &grad_v);
+            multiply(k, &grads, q, &grad_k);
             k.wgmma_wait_group(0);
             smem.release(q_stage.index);
             smem.release(grad_out_stage.index);
-            k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
+            k.when(smem.copies, || self.copy_next(smem, QUERIES, &position));
         });
-        self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
-        self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
+        self.grad_k.write_pairs(config.target, self.start, Some(self.scale), &grad_k);
+        self.grad_v.write_pairs(config.target, self.start, None, &grad_v);
     }
 }
 
 /// Waits for the next streamed tile and starts its product with a resident one, which replaces
 /// `acc`.
 fn start_product<'k>(
-    (k, config): (&Kernel<'k>, Config),
-    (smem, state): (&Smem<'k>, PipelineState<'k>),
-    (resident, acc): (PlacedTile<'k>, &[AccFragment<'k>]),
+    k: &Kernel<'k>,
+    config: Config,
+    smem: &Smem<'k>,
+    state: PipelineState<'k>,
+    resident: PlacedTile<'k>,
+    acc: &[AccFragment<'k>],
 ) -> (Stage<'k>, PlacedTile<'k>) {
     let (stage, tile) = smem.wait(state);
-    multiply_transposed(k, (config.operands, [resident, tile]), acc);
+    multiply_transposed(k, config.operands, [resident, tile], acc);
     (stage, tile)
 }
 
@@ -259,7 +262,8 @@ struct Position<'k> {
 /// Calls `body` for each element of `acc`, whose columns are queries, with `[log-sum-exp, delta]`
 /// of its query, and its indices. `stats` points to the statistics of the lane's first query.
 fn for_each_element<'k>(
-    (stats, acc): (Ptr<'k, f32>, &[AccFragment<'k>]),
+    stats: Ptr<'k, f32>,
+    acc: &[AccFragment<'k>],
     body: impl Fn(Var<'k, f32>, [Value<'k, f32>; 2], [usize; 2]),
 ) {
     for (j, fragment) in acc.iter().enumerate() {

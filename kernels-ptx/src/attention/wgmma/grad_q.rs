@@ -55,8 +55,8 @@ pub(in crate::attention) fn entry(config: Config) -> Entry {
         k.return_if(params.start.ge(params.grad_q.rows));
         let smem = smem_layout(config).declare(k);
         match config.operands {
-            Operands::Bf16 => params.compute((k, config), &smem),
-            Operands::Split => params.compute_split((k, config), &smem),
+            Operands::Bf16 => params.compute(k, config, &smem),
+            Operands::Split => params.compute_split(k, config, &smem),
         }
     })
 }
@@ -91,14 +91,13 @@ impl<'k> Params<'k> {
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let planes = [sequence, parameters.batch];
-        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
+        let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         let padded = padded_rows(seq);
         // Blocks with the most keys start first.
         let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
-        let masked = (row_bounds, Masked::Below);
-        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
+        let bounds = RowBounds::new(row_bounds, Masked::Below, sequence, seq, start, WGMMA_ROWS);
         Self {
             q: head_map(q_map, head),
             grad_out: head_map(grad_out_map, head),
@@ -127,8 +126,8 @@ impl<'k> Params<'k> {
 
     /// Copies tiles of keys and values from `key` on.
     fn copy(&self, smem: &Smem<'k>, key: Value<'k, u32>) {
-        smem.copy((self.keys, key));
-        smem.copy((self.values, key));
+        smem.copy(self.keys, key);
+        smem.copy(self.values, key);
     }
 
     /// Log-sum-exp and delta of the lane's two queries.
@@ -139,7 +138,7 @@ impl<'k> Params<'k> {
         })
     }
 
-    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+    fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let [first, end] = self.tiles(KEYS);
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q, self.grad_out], self.start);
@@ -154,9 +153,9 @@ impl<'k> Params<'k> {
         let previous = k.var(0u32);
         k.range(first, end, 1, |tile| {
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
+            multiply_transposed(k, config.operands, [queries, keys], &scores);
             let (values_stage, values) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [grad_out, values]), &grads);
+            multiply_transposed(k, config.operands, [grad_out, values], &grads);
             k.wgmma_wait_group(2);
             k.when(tile.ne(first), || {
                 smem.release(previous.get());
@@ -182,13 +181,13 @@ impl<'k> Params<'k> {
             // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
             let key = tile * KEYS;
             k.when((key + (KEYS - 1)).gt(self.start), || {
-                apply_causal_mask(k, ([self.start, key], true), &grads, 0.0);
+                apply_causal_mask(k, [self.start, key], true, &grads, 0.0);
             });
-            self.bounds.apply(k, (key, KEYS), (&[&grads], 0.0));
+            self.bounds.apply(k, key, KEYS, &[&grads], 0.0);
             let grads = pack_fragments(config.target, &grads);
-            multiply(k, (&grads, keys), &grad_q);
+            multiply(k, &grads, keys, &grad_q);
         });
         k.wgmma_wait_group(0);
-        self.grad_q.write_pairs(config.target, (self.start, Some(self.scale)), &grad_q);
+        self.grad_q.write_pairs(config.target, self.start, Some(self.scale), &grad_q);
     }
 }

@@ -6,7 +6,7 @@ use super::{Operands, WARPS};
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{
-    PipelineState, Stage, TmaPipeline, barrier_words, copy_boxes,
+    PipelineState, Stage, TmaPipeline, TmaSource, barrier_words, copy_boxes,
 };
 use crate::primitives::wgmma::ROWS;
 
@@ -65,26 +65,25 @@ pub(super) struct HeadMap<'k> {
 impl<'k> HeadMap<'k> {
     /// Head `head` of a sequence of the batch, where each head has `head_dim` elements.
     pub(super) fn new(
-        (map, operands): (TensorMapParam<'k>, Operands),
+        map: TensorMapParam<'k>,
+        operands: Operands,
         [sequence, batch]: [Value<'k, u32>; 2],
-        (head, head_dim): (Value<'k, u32>, Value<'k, u32>),
+        head: Value<'k, u32>,
+        head_dim: Value<'k, u32>,
     ) -> Self {
         Self { map, sequence, column: head * head_dim, batch, operands }
     }
 
     /// Copies the terms of `tile` from row `row` of the head on. `full` completes when their bytes
     /// have arrived.
-    fn copy(
-        self,
-        (tile, to): (SmemTile, Shared<'k, u32>),
-        row: Value<'k, u32>,
-        full: Shared<'k, u64>,
-    ) {
+    fn copy(self, tile: SmemTile, to: Shared<'k, u32>, row: Value<'k, u32>, full: Shared<'k, u64>) {
         for term in 0..self.operands.terms() {
             let to = to.offset((term * tile.words()).into());
             let plane = if term == 0 { self.sequence } else { self.sequence + self.batch };
-            let boxes = ((tile, to), self.operands.box_rows());
-            copy_boxes(boxes, (self.map, plane, None), full, |[x, y]| [self.column + x, row + y]);
+            let source = TmaSource { map: self.map, plane, blocks: None };
+            copy_boxes(tile, self.operands.box_rows(), source, to, full, |[x, y]| {
+                [self.column + x, row + y]
+            });
         }
     }
 }
@@ -130,7 +129,7 @@ impl SmemLayout {
         let stages = resident.offset(resident_words.into());
         let barriers = stages.offset(words_of_stages.into()).reinterpret::<u64>();
         let resident_full = barriers.offset(i64::from(2 * self.stages));
-        let pipeline = TmaPipeline::new(k, (self.stages, self.stage_words()), (stages, barriers));
+        let pipeline = TmaPipeline::new(k, self.stages, self.stage_words(), stages, barriers);
         k.when(k.tid_x().eq(0), || {
             pipeline.init(WARPS);
             k.mbarrier_init(resident_full, 1);
@@ -170,15 +169,15 @@ impl<'k> Smem<'k> {
         let bytes = self.layout.resident_count * self.layout.terms * tile.bytes();
         self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
         for (index, source) in (0..).zip(sources) {
-            source.copy((tile, self.resident_tile(index)), row, self.resident_full);
+            source.copy(tile, self.resident_tile(index), row, self.resident_full);
         }
     }
 
     /// Copies the next tile, from row `row` of a head on, into its stage.
-    pub(super) fn copy(&self, (source, row): (HeadMap<'k>, Value<'k, u32>)) {
+    pub(super) fn copy(&self, source: HeadMap<'k>, row: Value<'k, u32>) {
         let tile = self.layout.streamed;
         self.pipeline.fill(self.filled, self.layout.terms * tile.bytes(), |stage, full| {
-            source.copy((tile, stage.smem), row, full);
+            source.copy(tile, stage.smem, row, full);
         });
     }
 

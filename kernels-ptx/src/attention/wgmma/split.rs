@@ -116,7 +116,8 @@ impl<'k> SplitRows<'k> {
     pub(super) fn multiply(
         &self,
         k: &Kernel<'k>,
-        (b, width): (PlacedTile<'k>, u32),
+        b: PlacedTile<'k>,
+        width: u32,
         acc: &[AccFragment<'k>],
     ) {
         for (b, acc) in b.columns(width).zip(acc.chunks(width as usize / 8)) {

@@ -41,7 +41,7 @@ impl MmaConfig {
     /// The tile of an operand in a stage.
     pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
         let shape = [extent, self.tile_k * self.slices];
-        OperandTile::padded(shape, self.threads(), (major, DType::Bf16))
+        OperandTile::padded(shape, self.threads(), major, DType::Bf16)
     }
 
     /// Rows and columns of a warp.

@@ -19,9 +19,11 @@ use crate::primitives::smem_tile::Major;
 
 /// Builds the entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(
-    (target, name): (SmTarget, &str),
+    target: SmTarget,
+    name: &str,
     config: &MmaConfig,
-    (majors, b_dtype): ([Major; 2], DType),
+    majors: [Major; 2],
+    b_dtype: DType,
 ) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(config.threads());
@@ -37,12 +39,12 @@ pub(in crate::gemm) fn entry(
         let smem = k.shared::<u32>("smem", smem_len as usize);
         let loaders = params
             .block_operands(tiles, origin)
-            .map(|operand| RegisterLoader::new((k, target), operand));
+            .map(|operand| RegisterLoader::new(k, target, operand));
         let warp_tile = WarpTile::of_warp(k, config.warps, config.warp());
         let acc = accumulators(k, config.warp());
         let first_k = warp_tile.slice * config.tile_k;
-        let fragment_loaders = [0, 1]
-            .map(|i| FragmentLoader::new(k, tiles[i], (warp_tile.origin[i], first_k), i == 0));
+        let fragment_loaders =
+            [0, 1].map(|i| FragmentLoader::new(k, tiles[i], warp_tile.origin[i], first_k, i == 0));
 
         if let OperandFormat::Nf4(nf4) = params.b.format {
             nf4.fill_tables();
@@ -52,10 +54,10 @@ pub(in crate::gemm) fn entry(
             RegisterStaged { kernel: *k, stages: STAGES, tile_k, tile_lens, loaders, smem };
         mainloop.run(&params, |stage| {
             let tiles = [stage, stage.offset(i64::from(tile_lens[0]))];
-            multiply((k, target), config.tile_k, (&fragment_loaders, tiles), &acc);
+            multiply(k, target, config.tile_k, &fragment_loaders, tiles, &acc);
         });
         let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
-        write(config, &epilogue, (smem.reinterpret(), &warp_tile), &acc);
+        write(config, &epilogue, smem.reinterpret(), &warp_tile, &acc);
     })
 }
 
@@ -64,7 +66,8 @@ pub(in crate::gemm) fn entry(
 fn write<'k>(
     config: &MmaConfig,
     epilogue: &Epilogue<'k>,
-    (smem, warp_tile): (Shared<'k, f32>, &WarpTile<'k>),
+    smem: Shared<'k, f32>,
+    warp_tile: &WarpTile<'k>,
     acc: &[Vec<AccFragment<'k>>],
 ) {
     let k = epilogue.kernel;
@@ -73,7 +76,7 @@ fn write<'k>(
     if config.slices == 1 {
         warp_tile.for_each_pair(&k, acc, |row, column, pair| epilogue.write(row, column, &pair));
     } else {
-        warp_tile.store_pairs(&k, (slice, config.columns), acc);
+        warp_tile.store_pairs(&k, slice, config.columns, acc);
         k.barrier();
         epilogue.write_slices(&SliceSums {
             smem,

@@ -31,6 +31,7 @@ use crate::gemm::mainloop::multistage::Multistage;
 use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
 use crate::gemm::operand_tile::{BlockOperand, OperandTile, majors};
 use crate::gemm::params::{EpilogueParams, GemmParams};
+use crate::gemm::squares::TileWarps;
 use crate::primitives::smem_tile::Major;
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::wgmma::WARPGROUP_THREADS;
@@ -98,7 +99,7 @@ impl MultistageKernel {
                 ([self.config.tile[operand], self.stages()[0]], self.majors[operand]);
             match self.has_wgmma() && !tf32x3 {
                 true => OperandTile::swizzled(shape, threads, major),
-                false => OperandTile::padded(shape, threads, (major, self.smem_dtype)),
+                false => OperandTile::padded(shape, threads, major, self.smem_dtype),
             }
         })
     }
@@ -121,13 +122,13 @@ impl MultistageKernel {
         k: &Kernel<'k>,
         [a, b]: [BlockOperand<'k>; 2],
     ) -> (Vec<CpAsyncLoader<'k>>, Option<Nf4Loader<'k>>) {
-        let cp_async = |operand| CpAsyncLoader::new((k, self.target), k.tid_x(), operand);
+        let cp_async = |operand| CpAsyncLoader::new(k, self.target, k.tid_x(), operand);
         let a = cp_async(a);
         let OperandFormat::Nf4(nf4) = b.operand.format else {
             return (vec![a, cp_async(b)], None);
         };
         nf4.fill_tables();
-        (vec![a], Some(Nf4Loader::new(k, self.target, (b, nf4))))
+        (vec![a], Some(Nf4Loader::new(k, self.target, b, nf4)))
     }
 
     /// Words of a stage: the tile of a, the tile of b, and NF4 codes.
@@ -163,46 +164,43 @@ impl MultistageKernel {
             let async_mma = self.has_wgmma();
             let smem = k.dynamic_shared();
             let smem = if async_mma { align_for_swizzle(k, smem) } else { smem };
-            let mainloop = self.mainloop((k, smem), params.block_operands(self.tiles(), origin));
-            self.run(&mainloop, &params, (&warp_tile, &acc));
+            let mainloop = self.mainloop(k, smem, params.block_operands(self.tiles(), origin));
+            self.run(&mainloop, &params, &warp_tile, &acc);
             params.for_each_added(self.majors, |added| {
                 self.wait_for_copies(k);
-                let mainloop = self.mainloop((k, smem), added.block_operands(self.tiles(), origin));
-                self.run(&mainloop, &added, (&warp_tile, &acc));
+                let mainloop = self.mainloop(k, smem, added.block_operands(self.tiles(), origin));
+                self.run(&mainloop, &added, &warp_tile, &acc);
             });
             if let Some(squares) = params.squares {
                 let warps = self.threads() / 32;
                 let sums = k.shared("square_sums", warps as usize);
-                let threads = (sums, [k.warp(), k.tid_x()], warps);
-                squares
-                    .write((&params, origin, config.tile), threads, &acc.concat(), || k.barrier());
+                let warps = TileWarps { count: warps, warp: k.warp(), thread: k.tid_x(), sums };
+                squares.write(&params, origin, config.tile, warps, &acc.concat(), || k.barrier());
             }
-            let place = (&warp_tile, origin);
             match params.epilogue {
                 EpilogueParams::Linear => (),
                 EpilogueParams::QkvRope(qkv) => {
-                    qkv.write((target, &params), place, &acc);
+                    qkv.write(target, &params, &warp_tile, origin, &acc);
                     return;
                 }
                 EpilogueParams::SwiGlu(swiglu) => {
                     self.wait_for_copies(k);
                     let (_, up_acc) = self.accumulators(k);
                     let up = params.with_b(swiglu.up_b);
-                    let mainloop =
-                        self.mainloop((k, smem), up.block_operands(self.tiles(), origin));
-                    self.run(&mainloop, &up, (&warp_tile, &up_acc));
-                    swiglu.write((target, &params), place, [&acc, &up_acc]);
+                    let mainloop = self.mainloop(k, smem, up.block_operands(self.tiles(), origin));
+                    self.run(&mainloop, &up, &warp_tile, &up_acc);
+                    swiglu.write(target, &params, &warp_tile, origin, [&acc, &up_acc]);
                     return;
                 }
                 EpilogueParams::SwiGluBackward(swiglu) => {
-                    swiglu.write((target, &params), place, &acc);
+                    swiglu.write(target, &params, &warp_tile, origin, &acc);
                     return;
                 }
             }
             let bf16_target = (self.smem_dtype == DType::Bf16).then_some(target);
             let epilogue = Epilogue { kernel: *k, bf16_target, params, origin };
             if async_mma {
-                self.write_through_smem(&epilogue, smem.reinterpret(), (&warp_tile, &acc));
+                self.write_through_smem(&epilogue, smem.reinterpret(), &warp_tile, &acc);
                 return;
             }
             warp_tile.for_each_pair(k, &acc, |row, column, pair| {
@@ -223,7 +221,8 @@ impl MultistageKernel {
     /// The mainloop over `operands`.
     fn mainloop<'k>(
         self,
-        (k, smem): (&Kernel<'k>, Shared<'k, u32>),
+        k: &Kernel<'k>,
+        smem: Shared<'k, u32>,
         operands: [BlockOperand<'k>; 2],
     ) -> Multistage<'k> {
         let [tile_k, stages] = self.stages();
@@ -246,7 +245,8 @@ impl MultistageKernel {
         self,
         mainloop: &Multistage<'k>,
         params: &GemmParams<'k>,
-        (warp_tile, acc): (&WarpTile<'k>, &[Vec<AccFragment<'k>>]),
+        warp_tile: &WarpTile<'k>,
+        acc: &[Vec<AccFragment<'k>>],
     ) {
         let (k, target, tile_k) = (&mainloop.kernel, self.target, mainloop.tile_k);
         let tiles = self.tiles();
@@ -254,7 +254,7 @@ impl MultistageKernel {
             DType::Bf16 if mainloop.async_mma => {
                 let warpgroup_offset = wgmma::warpgroup_offset(k, acc);
                 mainloop.run(params, |stage, overlap| {
-                    wgmma::multiply(k, tiles, (stage, overlap), (warpgroup_offset, acc));
+                    wgmma::multiply(tiles, stage, warpgroup_offset, acc, overlap);
                 });
                 k.wgmma_wait_group(0);
                 // Zero-filled stages past the end may still arrive; the epilogue reuses the memory.
@@ -263,18 +263,18 @@ impl MultistageKernel {
             DType::Bf16 => {
                 let first_k = k.constant(0);
                 let loaders = [0, 1].map(|i| {
-                    let start = (warp_tile.origin[i], first_k);
-                    mma_sync::FragmentLoader::new(k, tiles[i], start, i == 0)
+                    let origin = warp_tile.origin[i];
+                    mma_sync::FragmentLoader::new(k, tiles[i], origin, first_k, i == 0)
                 });
                 mainloop.run(params, |stage, _| {
-                    mma_sync::multiply((k, target), tile_k, (&loaders, stage), acc);
+                    mma_sync::multiply(k, target, tile_k, &loaders, stage, acc);
                 });
             }
             DType::F32 => {
                 let loaders = [0, 1]
                     .map(|i| tf32x3::FragmentLoader::new(k, tiles[i], warp_tile.origin[i], i == 0));
                 mainloop.run(params, |stage, _| {
-                    tf32x3::multiply((k, target), tile_k, (&loaders, stage), acc);
+                    tf32x3::multiply(k, target, tile_k, &loaders, stage, acc);
                 });
             }
             other => unreachable!("no tensor-core kernel multiplies {other}"),
@@ -287,7 +287,8 @@ impl MultistageKernel {
         self,
         epilogue: &Epilogue<'k>,
         smem: Shared<'k, f32>,
-        (warp_tile, acc): (&WarpTile<'k>, &[Vec<AccFragment<'k>>]),
+        warp_tile: &WarpTile<'k>,
+        acc: &[Vec<AccFragment<'k>>],
     ) {
         let k = &epilogue.kernel;
         let [rows, columns] = self.config.tile;
@@ -301,7 +302,7 @@ impl MultistageKernel {
         let barrier = NamedBarrier { id: k.constant(0), threads };
         // Every warpgroup has waited for its own products; this waits for all of them.
         k.bar_sync(barrier, None);
-        warp_tile.store_pairs(k, (smem, pitch), acc);
+        warp_tile.store_pairs(k, smem, pitch, acc);
         k.bar_sync(barrier, None);
         epilogue.write_slices(&SliceSums { smem, count, first_row, extent, pitch, threads });
     }

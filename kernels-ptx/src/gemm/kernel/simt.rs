@@ -39,9 +39,9 @@ pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage)
         }
         let (tile_k, stages) = (tiles[0].tile_k, config.stages);
         let mainloop = RegisterStaged { kernel: *k, stages, tile_k, tile_lens, loaders, smem };
-        mainloop.run(&params, |stage| multiply(config, tiles, (stage, &thread_tile), &acc));
+        mainloop.run(&params, |stage| multiply(config, tiles, stage, &thread_tile, &acc));
         let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
-        write(config, &epilogue, (smem, &thread_tile), &acc);
+        write(config, &epilogue, smem, &thread_tile, &acc);
     })
 }
 
@@ -49,7 +49,8 @@ pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage)
 fn write<'k>(
     config: &SimtConfig,
     epilogue: &Epilogue<'k>,
-    (smem, thread_tile): (Shared<'k, f32>, &ThreadTile<'k>),
+    smem: Shared<'k, f32>,
+    thread_tile: &ThreadTile<'k>,
     acc: &ThreadAccumulators<'k>,
 ) {
     let k = epilogue.kernel;
@@ -73,7 +74,7 @@ fn write<'k>(
             // All threads must have read the previous band before it is overwritten.
             k.barrier();
         }
-        store_band(config, (band, smem), (thread_tile, acc));
+        store_band(config, band, smem, thread_tile, acc);
         k.barrier();
         epilogue.write_slices(&SliceSums {
             smem,
@@ -106,8 +107,10 @@ fn for_each_vec4<'k>(
 /// Stores one band of this thread's slice to `smem`, whose previous contents are no longer read.
 fn store_band<'k>(
     config: &SimtConfig,
-    (band, smem): (u32, Shared<'k, f32>),
-    (thread_tile, acc): (&ThreadTile<'k>, &ThreadAccumulators<'k>),
+    band: u32,
+    smem: Shared<'k, f32>,
+    thread_tile: &ThreadTile<'k>,
+    acc: &ThreadAccumulators<'k>,
 ) {
     let elements = config.band_rows() * config.columns;
     let slice = smem.at(thread_tile.slice * elements);

@@ -210,8 +210,8 @@ impl WarpSpecializedKernel {
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let buffers = self.buffer_words(self.store_buffers());
             let barriers = stores.offset(i64::from(buffers)).reinterpret();
-            let stages = (self.stages, self.stage_words());
-            let pipeline = TmaPipeline::new(k, stages, (smem, barriers)).of_cluster(self.cluster);
+            let pipeline = TmaPipeline::new(k, self.stages, self.stage_words(), smem, barriers);
+            let pipeline = pipeline.of_cluster(self.cluster);
             k.when(k.tid_x().eq(0), || {
                 pipeline.init(self.consumer_threads() / 32);
                 k.fence_mbarrier_init();
@@ -222,7 +222,7 @@ impl WarpSpecializedKernel {
             k.when_else(
                 warp.eq(self.consumer_threads() / 32),
                 || k.when(k.lane().eq(0), || self.produce(&pipeline, &params)),
-                || self.consume(&pipeline, &params, (warp, stores)),
+                || self.consume(&pipeline, &params, warp, stores),
             );
             if self.cluster > 1 {
                 // Other blocks may still arrive at the barriers of this block.

@@ -59,7 +59,8 @@ impl<'k> FirstCopy<'k> {
 impl<'k> CpAsyncLoader<'k> {
     /// The share of `thread`, one of `source.tile.threads`, in copying `source`.
     pub(in crate::gemm) fn new(
-        (k, target): (&Kernel<'k>, SmTarget),
+        k: &Kernel<'k>,
+        target: SmTarget,
         thread: Value<'k, u32>,
         source: BlockOperand<'k>,
     ) -> Self {
@@ -100,8 +101,10 @@ impl<'k> CpAsyncLoader<'k> {
         for first in (0..tile.smem.lines()).step_by(self.line_stride as usize) {
             let to = smem.offset(i64::from(first * tile.smem.pitch()));
             let copy = || match direct {
-                Some((copy, at)) => self.copy_at_offset(copy, (at, first, enabled), to),
-                None => self.copy_chunk((k_start, self.line + first, enabled), to),
+                Some((copy, (from, k_index))) => {
+                    self.copy_at_offset(copy, from, k_index, first, enabled, to)
+                }
+                None => self.copy_chunk(k_start, self.line + first, enabled, to),
             };
             if first + self.line_stride <= tile.smem.lines() {
                 copy();
@@ -131,11 +134,10 @@ impl<'k> CpAsyncLoader<'k> {
     fn copy_at_offset(
         &self,
         copy: &FirstCopy<'k>,
-        ((from, k_index), lines, enabled): (
-            (Value<'k, u64>, Value<'k, u32>),
-            u32,
-            Option<Pred<'k>>,
-        ),
+        from: Value<'k, u64>,
+        k_index: Value<'k, u32>,
+        lines: u32,
+        enabled: Option<Pred<'k>>,
         to: Shared<'k, u32>,
     ) {
         let BlockOperand { tile, operand, .. } = self.source;
@@ -157,7 +159,9 @@ impl<'k> CpAsyncLoader<'k> {
     /// Copies this thread's chunk of `line`.
     fn copy_chunk(
         &self,
-        (k_start, line, enabled): (Value<'k, u32>, Value<'k, u32>, Option<Pred<'k>>),
+        k_start: Value<'k, u32>,
+        line: Value<'k, u32>,
+        enabled: Option<Pred<'k>>,
         to: Shared<'k, u32>,
     ) {
         let tile = self.source.tile;
@@ -168,7 +172,7 @@ impl<'k> CpAsyncLoader<'k> {
             Some([run, first]) => (run, first + along),
             None => (line, along),
         };
-        let (index, inside) = self.source.index(k_start, (run, along), unit);
+        let (index, inside) = self.source.index(k_start, run, along, unit);
         let inside = enabled.map_or(inside, |enabled| inside & enabled);
         let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(size));
         if self.target.features().cp_async {

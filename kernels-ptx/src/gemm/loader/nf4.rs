@@ -67,7 +67,8 @@ impl<'k> Nf4Loader<'k> {
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
-        (source, nf4): (BlockOperand<'k>, Nf4<'k>),
+        source: BlockOperand<'k>,
+        nf4: Nf4<'k>,
     ) -> Self {
         let tile = source.tile;
         let elements = tile.extent * tile.tile_k;
@@ -92,11 +93,13 @@ impl<'k> Nf4Loader<'k> {
             first,
             elements_per_thread: unit,
             threads,
-            own: source.coord((run, along), unit),
+            own: source.coord(run, along, unit),
             codes: div_const(element, CODES_PER_WORD),
             words: (0..unit / CODES_PER_WORD).map(word).collect(),
-            copied: source
-                .coord(run_and_element(tile, k.tid_x() * CODES_PER_CHUNK), CODES_PER_CHUNK),
+            copied: {
+                let (run, along) = run_and_element(tile, k.tid_x() * CODES_PER_CHUNK);
+                source.coord(run, along, CODES_PER_CHUNK)
+            },
             scale: [(); 2].map(|()| k.var(0.0f32)),
             offset: nf4.offset(),
         }
@@ -122,7 +125,8 @@ impl<'k> Nf4Loader<'k> {
     /// Starts copying the codes of stage `stage` to `codes`; zero-fills if `enabled` is false.
     pub(in crate::gemm) fn copy_codes(
         &self,
-        (stage, enabled): (Value<'k, u32>, Option<Pred<'k>>),
+        stage: Value<'k, u32>,
+        enabled: Option<Pred<'k>>,
         codes: Shared<'k, u32>,
     ) {
         if !self.target.features().cp_async {
@@ -153,8 +157,10 @@ impl<'k> Nf4Loader<'k> {
     /// the end of K become zero.
     pub(in crate::gemm) fn dequantize(
         &self,
-        (stage, scale): (Value<'k, u32>, [Value<'k, f32>; 2]),
-        (tile, codes): (Shared<'k, u32>, Shared<'k, u32>),
+        stage: Value<'k, u32>,
+        scale: [Value<'k, f32>; 2],
+        tile: Shared<'k, u32>,
+        codes: Shared<'k, u32>,
     ) -> Dequantize<'k, '_> {
         let (index, inside) = self.index(stage, &self.own);
         let codes = self.load_codes(index, codes.at(self.codes));

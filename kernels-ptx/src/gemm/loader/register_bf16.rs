@@ -32,10 +32,7 @@ pub(in crate::gemm) struct RegisterLoader<'k> {
 
 impl<'k> RegisterLoader<'k> {
     /// This thread's share of `source`, whose tiles are padded bf16.
-    pub(in crate::gemm) fn new(
-        (k, target): (&Kernel<'k>, SmTarget),
-        source: BlockOperand<'k>,
-    ) -> Self {
+    pub(in crate::gemm) fn new(k: &Kernel<'k>, target: SmTarget, source: BlockOperand<'k>) -> Self {
         let OperandTile { threads, smem: SmemTile { runs, length, .. }, .. } = source.tile;
         let across = length / VECTOR_LEN;
         let run_stride = threads / across;
@@ -61,8 +58,10 @@ impl<'k> RegisterLoader<'k> {
     /// that a load of `width` elements is in bounds.
     fn index(
         &self,
-        (k_start, run): (Value<'k, u32>, Value<'k, u32>),
-        (j, width): (u32, u32),
+        k_start: Value<'k, u32>,
+        run: Value<'k, u32>,
+        j: u32,
+        width: u32,
     ) -> Value<'k, u32> {
         let BlockOperand { tile, operand, origin, bounds: [extent, k_len] } = self.source;
         let (line, element, end) = match tile.major {
@@ -80,11 +79,7 @@ impl<'k> RegisterLoader<'k> {
     }
 
     /// Zeroes the elements past the end of K.
-    fn zero_past_k(
-        &self,
-        (k_start, run): (Value<'k, u32>, Value<'k, u32>),
-        words: &[Var<'k, u32>],
-    ) {
+    fn zero_past_k(&self, k_start: Value<'k, u32>, run: Value<'k, u32>, words: &[Var<'k, u32>]) {
         let BlockOperand { tile, bounds: [_, k_len], .. } = self.source;
         for (j, word) in (0..).zip(words) {
             match tile.major {
@@ -112,7 +107,7 @@ impl<'k> LoadStage<'k, u32> for RegisterLoader<'k> {
         let (base, width) = (self.base.get(), operand.format.elements_per_load(VECTOR_LEN));
         let vectors = || {
             self.for_each(|run, vector| {
-                vector.load_vectors(base, |j| self.index((k_start, run), (j, width)));
+                vector.load_vectors(base, |j| self.index(k_start, run, j, width));
             });
         };
         if let OperandFormat::Nf4(_) = operand.format {
@@ -120,7 +115,7 @@ impl<'k> LoadStage<'k, u32> for RegisterLoader<'k> {
         }
         self.kernel.when_else(operand.vectorized, vectors, || {
             self.for_each(|run, vector| {
-                vector.load_scalars(base, |j| self.index((k_start, run), (j, 1)));
+                vector.load_scalars(base, |j| self.index(k_start, run, j, 1));
             });
         });
     }
@@ -134,7 +129,7 @@ impl<'k> LoadStage<'k, u32> for RegisterLoader<'k> {
             let words: Vec<_> =
                 vector.to_bf16(self.target).into_iter().map(|word| k.var(word)).collect();
             let run = self.run + index * self.run_stride;
-            k.when(crosses, || self.zero_past_k((k_start, run), &words));
+            k.when(crosses, || self.zero_past_k(k_start, run, &words));
             let words = [words[0], words[1], words[2], words[3]].map(Var::get);
             to.offset(i64::from(index * self.run_stride * pitch)).store_vec4(0, words);
         }

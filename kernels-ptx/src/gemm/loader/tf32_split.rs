@@ -90,11 +90,11 @@ impl<'k> Tf32SplitLoader<'k> {
     pub(in crate::gemm) fn load(&self, k_start: Value<'k, u32>) {
         for (column, block) in self.blocks() {
             for (i, vector) in (0u32..).zip(block) {
-                let run_and_element = match self.source.tile.major {
+                let (run, along) = match self.source.tile.major {
                     Major::K => (column + i * self.line_stride, self.chunk * CHUNK_LEN),
                     Major::Mn => (self.chunk * CHUNK_LEN + i, column),
                 };
-                let (index, _) = self.source.index(k_start, run_and_element, CHUNK_LEN);
+                let (index, _) = self.source.index(k_start, run, along, CHUNK_LEN);
                 let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(4u32));
                 set(vector, from.load_vec4(0));
             }

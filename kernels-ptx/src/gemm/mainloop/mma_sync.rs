@@ -28,7 +28,8 @@ impl<'k> FragmentLoader<'k> {
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
         tile: OperandTile,
-        (origin, first_k): (Value<'k, u32>, Value<'k, u32>),
+        origin: Value<'k, u32>,
+        first_k: Value<'k, u32>,
         is_a: bool,
     ) -> Self {
         let (lane, major, pitch) = (k.lane(), tile.major, tile.smem.pitch());
@@ -59,7 +60,8 @@ impl<'k> FragmentLoader<'k> {
     fn load_pair(
         &self,
         stage: Shared<'k, u32>,
-        (extent, step): (u32, Value<'k, u32>),
+        extent: u32,
+        step: Value<'k, u32>,
     ) -> [Value<'k, f32>; 2] {
         let own = stage.at(self.own);
         let pitch = self.pitch;
@@ -88,16 +90,19 @@ pub(in crate::gemm) fn ldmatrix_origin<'k>(
 
 /// Adds the products of `tile_k` steps of K to `acc`.
 pub(in crate::gemm) fn multiply<'k>(
-    (k, target): (&Kernel<'k>, SmTarget),
+    k: &Kernel<'k>,
+    target: SmTarget,
     tile_k: u32,
-    (loaders, tiles): (&[FragmentLoader<'k>; 2], [Shared<'k, u32>; 2]),
+    loaders: &[FragmentLoader<'k>; 2],
+    tiles: [Shared<'k, u32>; 2],
     acc: &[Vec<AccFragment<'k>>],
 ) {
     if !target.features().bf16_mma {
         return multiply_fma(
-            (k, tile_k),
-            |row, step| loaders[0].load_pair(tiles[0], (row, step)),
-            |column, step| loaders[1].load_pair(tiles[1], (column, step)),
+            k,
+            tile_k,
+            |row, step| loaders[0].load_pair(tiles[0], row, step),
+            |column, step| loaders[1].load_pair(tiles[1], column, step),
             acc,
         );
     }

@@ -65,11 +65,11 @@ impl<'k> Multistage<'k> {
         // After the barrier of an iteration, the previous stage is no longer read and its slot is
         // filled next. If multiplication is asynchronous, this holds for the stage before it.
         let prefetched = self.stages - if self.async_mma { 2 } else { 1 };
-        k.when(total.gt(0), || self.copy_codes((k.constant(0), None), write_slot));
+        k.when(total.gt(0), || self.copy_codes(k.constant(0), None, write_slot));
         for stage in 0..prefetched {
             self.load(&state, k.constant(stage));
         }
-        self.dequantize_first((total, prefetched), read_slot);
+        self.dequantize_first(total, prefetched, read_slot);
         k.range(0, total, 1, |iteration| {
             if self.target.features().cp_async {
                 k.cp_async_wait_group(prefetched - 1);
@@ -87,7 +87,7 @@ impl<'k> Multistage<'k> {
                 let mut dequantize = None;
                 multiply(tiles, &mut |slot| match slot {
                     0 => self.load_predicated(&state, iteration + prefetched),
-                    1 => dequantize = self.dequantize((iteration + 1, scale), read_slot),
+                    1 => dequantize = self.dequantize(iteration + 1, scale, read_slot),
                     _ => dequantize.iter().for_each(|dequantize| dequantize.store_half(slot - 2)),
                 });
             } else {
@@ -95,7 +95,7 @@ impl<'k> Multistage<'k> {
                 multiply(tiles, &mut |_| ());
                 self.advance_slot(read_slot);
                 k.when((iteration + 1).lt(total), || {
-                    self.dequantize_all((iteration + 1, scale), read_slot);
+                    self.dequantize_all(iteration + 1, scale, read_slot);
                 });
             }
         });
@@ -107,7 +107,7 @@ impl<'k> Multistage<'k> {
         k.when(stage.lt(state.total), || {
             self.copy_tiles(state, None);
             k.when((stage + 1).lt(state.total), || {
-                self.copy_codes((stage + 1, None), state.write_slot);
+                self.copy_codes(stage + 1, None, state.write_slot);
             });
         });
         self.commit_group();
@@ -117,8 +117,7 @@ impl<'k> Multistage<'k> {
     /// instructions.
     fn load_predicated(&self, state: &LoadState<'k>, stage: Value<'k, u32>) {
         self.copy_tiles(state, Some(stage.lt(state.total)));
-        let next = (stage + 1, Some((stage + 1).lt(state.total)));
-        self.copy_codes(next, state.write_slot);
+        self.copy_codes(stage + 1, Some((stage + 1).lt(state.total)), state.write_slot);
         self.commit_group();
     }
 
@@ -154,10 +153,10 @@ impl<'k> Multistage<'k> {
     }
 
     /// Starts copying the NF4 codes of a stage. The next commit includes them.
-    fn copy_codes(&self, stage: (Value<'k, u32>, Option<Pred<'k>>), slot: Var<'k, u32>) {
+    fn copy_codes(&self, stage: Value<'k, u32>, enabled: Option<Pred<'k>>, slot: Var<'k, u32>) {
         self.nf4_loader
             .iter()
-            .for_each(|loader| loader.copy_codes(stage, self.b_and_codes(slot).1));
+            .for_each(|loader| loader.copy_codes(stage, enabled, self.b_and_codes(slot).1));
     }
 
     /// Returns the loaded scale and starts loading the scale of stage `stage`.
@@ -171,14 +170,23 @@ impl<'k> Multistage<'k> {
     /// Prepares to dequantize a stage with its scale, if b is NF4.
     fn dequantize(
         &self,
-        stage: (Value<'k, u32>, [Value<'k, f32>; 2]),
+        stage: Value<'k, u32>,
+        scale: [Value<'k, f32>; 2],
         slot: Var<'k, u32>,
     ) -> Option<Dequantize<'k, '_>> {
-        self.nf4_loader.as_ref().map(|loader| loader.dequantize(stage, self.b_and_codes(slot)))
+        self.nf4_loader.as_ref().map(|loader| {
+            let (tile, codes) = self.b_and_codes(slot);
+            loader.dequantize(stage, scale, tile, codes)
+        })
     }
 
-    fn dequantize_all(&self, stage: (Value<'k, u32>, [Value<'k, f32>; 2]), slot: Var<'k, u32>) {
-        let dequantize = self.dequantize(stage, slot);
+    fn dequantize_all(
+        &self,
+        stage: Value<'k, u32>,
+        scale: [Value<'k, f32>; 2],
+        slot: Var<'k, u32>,
+    ) {
+        let dequantize = self.dequantize(stage, scale, slot);
         dequantize
             .iter()
             .for_each(|dequantize| (0..2).for_each(|half| dequantize.store_half(half)));
@@ -187,7 +195,7 @@ impl<'k> Multistage<'k> {
     /// Dequantizes stage 0 before the loop. Each later stage is dequantized one iteration ahead:
     /// the barrier of that iteration ensures that its codes have arrived and that its slot is no
     /// longer read, not even by `wgmma`.
-    fn dequantize_first(&self, (total, prefetched): (Value<'k, u32>, u32), slot: Var<'k, u32>) {
+    fn dequantize_first(&self, total: Value<'k, u32>, prefetched: u32, slot: Var<'k, u32>) {
         let (k, first) = (self.kernel, self.kernel.constant(0));
         let Some(loader) = &self.nf4_loader else { return };
         k.when(total.ne(0), || {
@@ -197,7 +205,7 @@ impl<'k> Multistage<'k> {
             }
             k.barrier();
             let scale = self.next_scale(first + 1);
-            self.dequantize_all((first, scale), slot);
+            self.dequantize_all(first, scale, slot);
         });
     }
 

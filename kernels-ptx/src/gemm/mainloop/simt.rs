@@ -9,7 +9,8 @@ use crate::gemm::operand_tile::OperandTile;
 pub(in crate::gemm) fn multiply<'k>(
     config: &SimtConfig,
     tiles: [OperandTile; 2],
-    (stage, thread): (Shared<'k, f32>, &ThreadTile<'k>),
+    stage: Shared<'k, f32>,
+    thread: &ThreadTile<'k>,
     acc: &ThreadAccumulators<'k>,
 ) {
     let [a_pitch, b_pitch] = tiles.map(|tile| tile.smem.pitch());
@@ -19,9 +20,9 @@ pub(in crate::gemm) fn multiply<'k>(
     let b_tile = b_tile.at(first_k * b_pitch + thread.column * 4);
     for step in 0..config.tile_k {
         let a_step = a_tile.offset(i64::from(step * a_pitch));
-        let x = load_strided(a_step, (config.rows, config.thread_rows));
+        let x = load_strided(a_step, config.rows, config.thread_rows);
         let b_step = b_tile.offset(i64::from(step * b_pitch));
-        let y = load_strided(b_step, (config.columns, config.thread_columns));
+        let y = load_strided(b_step, config.columns, config.thread_columns);
         for (row, x) in acc.iter().zip(&x) {
             for (sum, y) in row.iter().zip(&y) {
                 sum.update(|sum| x.fma(*y, sum));
@@ -32,7 +33,7 @@ pub(in crate::gemm) fn multiply<'k>(
 
 /// Loads this thread's `count` elements of one step of K: vec4s spread evenly over `extent`, so
 /// that adjacent threads read adjacent vec4s.
-fn load_strided<'k>(step: Shared<'k, f32>, (extent, count): (u32, u32)) -> Vec<Value<'k, f32>> {
+fn load_strided<'k>(step: Shared<'k, f32>, extent: u32, count: u32) -> Vec<Value<'k, f32>> {
     let stride = extent / (count / 4);
     (0..count / 4).flat_map(|vec4| step.offset(i64::from(vec4 * stride)).load_vec4(0)).collect()
 }

@@ -86,7 +86,8 @@ impl<'k> FragmentLoader<'k> {
     fn load_element(
         &self,
         stage: Shared<'k, u32>,
-        (extent, step): (u32, Value<'k, u32>),
+        extent: u32,
+        step: Value<'k, u32>,
     ) -> [Value<'k, f32>; 1] {
         let (own, pitch) = (stage.at(self.own), self.tile.smem.pitch());
         let word = match self.tile.major {
@@ -99,16 +100,19 @@ impl<'k> FragmentLoader<'k> {
 
 /// Adds the products of `tile_k` steps of K to `acc`.
 pub(in crate::gemm) fn multiply<'k>(
-    (k, target): (&Kernel<'k>, SmTarget),
+    k: &Kernel<'k>,
+    target: SmTarget,
     tile_k: u32,
-    (loaders, tiles): (&[FragmentLoader<'k>; 2], [Shared<'k, u32>; 2]),
+    loaders: &[FragmentLoader<'k>; 2],
+    tiles: [Shared<'k, u32>; 2],
     acc: &[Vec<AccFragment<'k>>],
 ) {
     if !target.features().bf16_mma {
         return multiply_fma(
-            (k, tile_k),
-            |row, step| loaders[0].load_element(tiles[0], (row, step)),
-            |column, step| loaders[1].load_element(tiles[1], (column, step)),
+            k,
+            tile_k,
+            |row, step| loaders[0].load_element(tiles[0], row, step),
+            |column, step| loaders[1].load_element(tiles[1], column, step),
             acc,
         );
     }

@@ -35,23 +35,26 @@ pub(in crate::gemm) const fn warpgroup_words(rows: u32) -> u32 {
 /// Adds the products of one stage to `acc`, for the warpgroup whose rows start at word
 /// `warpgroup_offset`. `overlap(slot)` runs between the instructions.
 pub(in crate::gemm) fn multiply<'k>(
-    k: &Kernel<'k>,
     tiles: [OperandTile; 2],
-    stage_and_overlap: ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
-    offset_and_acc: (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
+    stage: [Shared<'k, u32>; 2],
+    warpgroup_offset: Value<'k, u32>,
+    acc: &[Vec<AccFragment<'k>>],
+    overlap: &mut dyn FnMut(u32),
 ) {
-    start(k, tiles, stage_and_overlap, offset_and_acc, ScaleD::One);
-    k.wgmma_wait_group(1);
+    start(tiles, stage, warpgroup_offset, acc, ScaleD::One, overlap);
+    warpgroup_offset.kernel().wgmma_wait_group(1);
 }
 
 /// [`multiply`] without the wait. `scale_d` determines whether the first step adds to `acc`.
 pub(in crate::gemm) fn start<'k>(
-    k: &Kernel<'k>,
     tiles: [OperandTile; 2],
-    (stage, overlap): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
-    (warpgroup_offset, acc): (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
+    stage: [Shared<'k, u32>; 2],
+    warpgroup_offset: Value<'k, u32>,
+    acc: &[Vec<AccFragment<'k>>],
     scale_d: ScaleD<'k>,
+    overlap: &mut dyn FnMut(u32),
 ) {
+    let k = warpgroup_offset.kernel();
     let a = descriptor(tiles[0], stage[0].at(warpgroup_offset));
     let b = descriptor(tiles[1], stage[1]);
     k.wgmma_fence();

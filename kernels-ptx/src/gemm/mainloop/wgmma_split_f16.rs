@@ -19,9 +19,11 @@ use crate::primitives::wgmma::STEPS;
 /// of a and of b; the 64 rows of the warpgroup start at word `offset` of a.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
-    (tiles, products): ([OperandTile; 2], &[[usize; 2]]),
+    tiles: [OperandTile; 2],
+    products: &[[usize; 2]],
     terms: [[Shared<'k, u32>; SPLIT_MAX_TERMS as usize]; 2],
-    (offset, sum): (Value<'k, u32>, &[AccFragment<'k>]),
+    offset: Value<'k, u32>,
+    sum: &[AccFragment<'k>],
 ) {
     let a = terms[0].map(|term| descriptor(tiles[0], term.at(offset)));
     let b = terms[1].map(|term| descriptor(tiles[1], term));

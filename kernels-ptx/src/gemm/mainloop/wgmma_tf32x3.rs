@@ -144,16 +144,16 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
             || {
                 let thread = k.tid_x() & (PRODUCER_THREADS - 1);
                 let [a, b] = params.block_operands(kernel.tiles(), origin);
-                let a = CpAsyncLoader::new((k, kernel.target), thread, a);
+                let a = CpAsyncLoader::new(k, kernel.target, thread, a);
                 let b = Tf32SplitLoader::new(k, thread, b);
-                Producer::new(stages, (a, b), params.k).run();
+                Producer::new(stages, a, b, params.k).run();
             },
             || {
                 let warp_tile = WarpTile::of_warpgroup(k, ROWS);
                 let acc = Consumer::new(stages, kernel, &warp_tile).run();
                 let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
                 let smem = stages.smem[0].reinterpret();
-                kernel.write_through_smem(&epilogue, smem, (&warp_tile, &[acc]));
+                kernel.write_through_smem(&epilogue, smem, &warp_tile, &[acc]);
             },
         );
     })
@@ -215,17 +215,17 @@ impl<'k> Consumer<'k> {
         if staggered {
             k.bar_sync(self.stages.stagger(), Some(self.warpgroup.ne(0) & !not_first));
         }
-        self.start_half((stage, 0), &a_fragments);
+        self.start_half(stage, 0, &a_fragments);
         k.wgmma_wait_group(0);
         if staggered {
             k.bar_arrive(self.stages.stagger(), Some(self.warpgroup.eq(0) & !not_first));
         }
         self.add_half(0);
-        self.start_half((stage, 1), &a_fragments);
+        self.start_half(stage, 1, &a_fragments);
     }
 
     /// Starts the products of one half of the columns of stage `stage`.
-    fn start_half(&self, (stage, half): (u32, u32), a_fragments: &[Split<'k, 4>]) {
+    fn start_half(&self, stage: u32, half: u32, a_fragments: &[Split<'k, 4>]) {
         let k = self.stages.kernel;
         let stage_acc: Vec<Var<'k, f32>> = self.stage_acc.iter().flatten().copied().collect();
         let b = Tf32SplitLoader::descriptors(self.stages.b(stage), self.columns, half);

@@ -59,13 +59,13 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
     pub(super) fn fetch_x(&self, step: Value<'k, u32>) {
         let row = fragment_row(&self.k);
         for (at, words) in self.chunks(step).zip(&self.in_flight) {
-            self.load_x((row, at), words);
+            self.load_x(row, at, words);
         }
     }
 
     /// Loads the elements of a row of x from index `at` on, as words; 0 past the end. Rows past the
     /// last one repeat it and are not written.
-    fn load_x(&self, (row, at): (Value<'k, u32>, Value<'k, u32>), words: &[Var<'k, u32>]) {
+    fn load_x(&self, row: Value<'k, u32>, at: Value<'k, u32>, words: &[Var<'k, u32>]) {
         let &Weights { config, x, rows, inputs, .. } = self.weights;
         let row = row.min(rows - 1).mul_wide(inputs);
         let x = match config.form {
@@ -107,7 +107,7 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
                 }
             }
             Accumulators::Lane(sums) => {
-                self.chunks(step).zip(chunks).for_each(|chunk| self.add_rows(sums, chunk));
+                self.chunks(step).zip(chunks).for_each(|(at, w)| self.add_rows(sums, at, w));
             }
         }
     }
@@ -116,14 +116,15 @@ impl<'k, 'a> LaneProducts<'k, 'a> {
     fn add_rows(
         &self,
         sums: &[[Var<'k, f32>; ROWS as usize]; 2],
-        (at, w): (Value<'k, u32>, [[Value<'k, u32>; 4]; 2]),
+        at: Value<'k, u32>,
+        w: [[Value<'k, u32>; 4]; 2],
     ) {
         let k = &self.k;
         let len = vector_words(self.weights.config.form);
         let words: Vec<_> = (0..len).map(|_| k.var(0u32)).collect();
         let w = w.map(|words| words.map(unpack));
         for row in 0..ROWS {
-            self.load_x((k.constant(row), at), &words);
+            self.load_x(k.constant(row), at, &words);
             let x = self.operand(&words).map(unpack);
             for (w, sums) in w.iter().zip(sums) {
                 let products = w.iter().flatten().zip(x.iter().flatten());

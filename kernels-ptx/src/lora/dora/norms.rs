@@ -67,13 +67,13 @@ fn define<'k>(k: &Kernel<'k>, dtype: DType) {
     let squares: Vec<Squares<'k>> = (0..WARP_ROWS).map(|_| Squares::new(k)).collect();
     k.range(0, inputs, COLUMNS, |column| {
         let elements: Vec<Registers<'k>> = (0..WARP_ROWS)
-            .map(|row| load_w(k, (dtype, w), (own_row + row, column), &block.sizes))
+            .map(|row| load_w(k, dtype, w, own_row + row, column, &block.sizes))
             .collect();
         k.range(0, rank, RANKS, |first| {
             let ranks = (rank - first).min(RANKS);
             k.barrier();
-            block.load_a(column, (first, ranks));
-            block.load_b((first, ranks), scale);
+            block.load_a(column, first, ranks);
+            block.load_b(first, ranks, scale);
             k.barrier();
             block.add_products(ranks, &elements);
         });
@@ -94,8 +94,10 @@ fn define<'k>(k: &Kernel<'k>, dtype: DType) {
 /// The elements of a lane in row `row` of w and the tile from `column` on; zero outside of w.
 fn load_w<'k>(
     k: &Kernel<'k>,
-    (dtype, w): (DType, Ptr<'k, Any>),
-    (row, column): (Value<'k, u32>, Value<'k, u32>),
+    dtype: DType,
+    w: Ptr<'k, Any>,
+    row: Value<'k, u32>,
+    column: Value<'k, u32>,
     Sizes { outputs, inputs, .. }: &Sizes<'k>,
 ) -> Registers<'k> {
     let elements = registers(k, 0.0);
@@ -133,7 +135,7 @@ struct Block<'k> {
 
 impl<'k> Block<'k> {
     /// Copies `ranks` rows of A from `first` on, from column `column` on, to shared memory.
-    fn load_a(&self, column: Value<'k, u32>, (first, ranks): (Value<'k, u32>, Value<'k, u32>)) {
+    fn load_a(&self, column: Value<'k, u32>, first: Value<'k, u32>, ranks: Value<'k, u32>) {
         const THREAD_ROWS: u32 = THREADS / COLUMNS;
         let (k, Sizes { inputs, .. }) = (self.k, &self.sizes);
         let (own, at) = (k.tid_x() / COLUMNS, k.tid_x() % COLUMNS);
@@ -153,7 +155,7 @@ impl<'k> Block<'k> {
     }
 
     /// Copies `ranks` columns of s·B from `first` on to shared memory.
-    fn load_b(&self, (first, ranks): (Value<'k, u32>, Value<'k, u32>), scale: Value<'k, f32>) {
+    fn load_b(&self, first: Value<'k, u32>, ranks: Value<'k, u32>, scale: Value<'k, f32>) {
         let (k, Sizes { outputs, rank: row_len, .. }) = (self.k, &self.sizes);
         let (row, own) = (k.tid_x() / RANK_STEP, k.tid_x() % RANK_STEP);
         let inside = (self.first_row + row).lt(*outputs);

@@ -35,7 +35,7 @@ impl<'k> RowInFlight<'k> {
 }
 
 /// Processes aligned rows in registers, `vec4s` whole vec4s per thread.
-pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): (Rows<'k>, u32)) {
+pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>, vec4s: u32) {
     let ([first, end], width) = (rows.rows_of_block, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
@@ -57,7 +57,7 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): 
         let loaded = in_flight.iter().zip(&gammas).map(|(in_flight, gamma)| {
             let gradients =
                 [0, 1, 2].map(|at| rows.grad_out[at].decode(values(&in_flight.grad_out[at])));
-            let terms = Terms::of(values(&in_flight.x), *gamma, (gradients, rstd));
+            let terms = Terms::of(values(&in_flight.x), *gamma, gradients, rstd);
             terms.add_products(sum);
             (terms, values(&in_flight.before))
         });

@@ -20,7 +20,7 @@ pub(super) const KEYS: u32 = ROWS;
 pub(super) const STAGES: u32 = 4;
 
 impl<'k> Params<'k> {
-    pub(super) fn compute_split(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+    pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let first = self.bounds.first_key(KEYS) / KEYS;
         let end = ((self.start + WGMMA_ROWS).min(self.out.rows) + (KEYS - 1)) / KEYS;
         k.when(smem.copies, || {
@@ -37,7 +37,7 @@ impl<'k> Params<'k> {
         k.range(first, end.min(diagonal + 1), 1, |tile| {
             let key = tile * KEYS;
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
+            multiply_transposed(k, config.operands, [queries, keys], &scores);
             let columns = k_scales.of_columns(key, scores.len());
             let value_scales = v_scales.of_columns(key, scores.len());
             k.wgmma_wait_group(0);
@@ -46,18 +46,18 @@ impl<'k> Params<'k> {
                 score.mul_assign(rows[row] * columns[j][column]);
             });
             k.when(tile.eq(diagonal), || {
-                apply_causal_mask(k, ([self.start, key], true), &scores, f32::NEG_INFINITY);
+                apply_causal_mask(k, [self.start, key], true, &scores, f32::NEG_INFINITY);
             });
-            self.bounds.apply(k, (key, KEYS), (&[&scores], f32::NEG_INFINITY));
+            self.bounds.apply(k, key, KEYS, &[&scores], f32::NEG_INFINITY);
             softmax.update(&scores, &out);
             for_each(&scores, |prob, [_, column], j| prob.mul_assign(value_scales[j][column]));
             let probs = SplitRows::new(k, config.target, &scores);
             let (values_stage, values) = smem.wait(state);
-            probs.multiply(k, (values, config.head_dim), &out);
+            probs.multiply(k, values, config.head_dim, &out);
             smem.release(values_stage.index);
             let next = tile + smem.pairs();
             k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
         });
-        self.finish((k, config), (&softmax, &out));
+        self.finish(k, config, &softmax, &out);
     }
 }

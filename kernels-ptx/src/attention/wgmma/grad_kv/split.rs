@@ -19,8 +19,8 @@ pub(super) const STAGES: u32 = 6;
 const COLUMNS: u32 = BOX;
 
 impl<'k> Params<'k> {
-    pub(super) fn compute_split(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
-        let position = self.copy_first((smem, QUERIES));
+    pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
+        let position = self.copy_first(smem, QUERIES);
         let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
@@ -28,34 +28,34 @@ impl<'k> Params<'k> {
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        self.for_each_tile((k, QUERIES), |query, lse_delta| {
+        self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =
-                products.map(|product| start_product((k, config), (smem, state), product));
+                products.map(|(tile, acc)| start_product(k, config, smem, state, tile, acc));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             let [query_scales, out_scales] =
                 [q_scales, grad_out_scales].map(|scales| scales.of_columns(query, scores.len()));
             k.wgmma_wait_group(1);
-            for_each_element((stats, &scores), |score, [lse, _], [j, i]| {
+            for_each_element(stats, &scores, |score, [lse, _], [j, i]| {
                 let factor = k_rows[i / 2] * query_scales[j][i % 2];
                 score.update(|score| (score * factor).fma(scale_log2, -lse).exp2_ftz());
             });
             k.wgmma_wait_group(0);
-            for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+            for_each_element(stats, &grads, |grad, [_, delta], [j, i]| {
                 let (prob, factor) = (scores[j][i], v_rows[i / 2] * out_scales[j][i % 2]);
                 grad.update(|grad| grad.fma(factor, -delta) * prob.get() * query_scales[j][i % 2]);
                 prob.mul_assign(out_scales[j][i % 2]);
             });
-            self.mask((query, QUERIES), [&scores, &grads]);
+            self.mask(query, QUERIES, [&scores, &grads]);
             let probs = SplitRows::new(k, config.target, &scores);
-            probs.multiply(k, (grad_out, COLUMNS), &grad_v);
+            probs.multiply(k, grad_out, COLUMNS, &grad_v);
             smem.release(grad_out_stage.index);
             let grads = SplitRows::new(k, config.target, &grads);
-            grads.multiply(k, (q, COLUMNS), &grad_k);
+            grads.multiply(k, q, COLUMNS, &grad_k);
             smem.release(q_stage.index);
-            k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
+            k.when(smem.copies, || self.copy_next(smem, QUERIES, &position));
         });
-        self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
-        self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
+        self.grad_k.write_pairs(config.target, self.start, Some(self.scale), &grad_k);
+        self.grad_v.write_pairs(config.target, self.start, None, &grad_v);
     }
 }

@@ -20,7 +20,7 @@ pub(super) const KEYS: u32 = 32;
 pub(super) const STAGES: u32 = 6;
 
 impl<'k> Params<'k> {
-    pub(super) fn compute_split(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+    pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let [first, end] = self.tiles(KEYS);
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q, self.grad_out], self.start);
@@ -39,9 +39,9 @@ impl<'k> Params<'k> {
         k.range(first, end.min((first_query + ROWS) / KEYS), 1, |tile| {
             let key = tile * KEYS;
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
+            multiply_transposed(k, config.operands, [queries, keys], &scores);
             let (values_stage, values) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [grad_out, values]), &grads);
+            multiply_transposed(k, config.operands, [grad_out, values], &grads);
             let [key_scales, value_scales] =
                 [k_scales, v_scales].map(|scales| scales.of_columns(key, scores.len()));
             k.wgmma_wait_group(1);
@@ -60,15 +60,15 @@ impl<'k> Params<'k> {
             });
             // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
             k.when((key + (KEYS - 1)).gt(first_query), || {
-                apply_causal_mask(k, ([self.start, key], true), &grads, 0.0);
+                apply_causal_mask(k, [self.start, key], true, &grads, 0.0);
             });
-            self.bounds.apply(k, (key, KEYS), (&[&grads], 0.0));
+            self.bounds.apply(k, key, KEYS, &[&grads], 0.0);
             let grads = SplitRows::new(k, config.target, &grads);
-            grads.multiply(k, (keys, config.head_dim), &grad_q);
+            grads.multiply(k, keys, config.head_dim, &grad_q);
             smem.release(keys_stage.index);
             let next = tile + smem.pairs();
             k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
         });
-        self.grad_q.write_pairs(config.target, (self.start, Some(self.scale)), &grad_q);
+        self.grad_q.write_pairs(config.target, self.start, Some(self.scale), &grad_q);
     }
 }

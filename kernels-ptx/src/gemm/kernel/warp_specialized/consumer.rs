@@ -9,6 +9,7 @@ use crate::gemm::bulk_store::{BUFFER_WORDS, BulkStore};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::mainloop::{wgmma, wgmma_split_f16};
 use crate::gemm::params::{EpilogueParams, GemmParams, SplitParams};
+use crate::gemm::squares::TileWarps;
 use crate::gemm::staged_store::StagedStore;
 use crate::primitives::mma::{fragment_column, fragment_row};
 use crate::primitives::registers::set;
@@ -18,6 +19,15 @@ use crate::primitives::wgmma::{SPLIT_PRODUCTS, SPLIT_PRODUCTS_WITH_HIGH_B, WARPG
 /// Stages by which the first consumer warpgroup is ahead of the others, so that tensor cores stay
 /// busy while one warpgroup writes a tile.
 const LEAD: u32 = 2;
+
+/// The state of a consumer warpgroup.
+struct Consumer<'k> {
+    pipeline: TmaPipeline<'k>,
+    state: PipelineState<'k>,
+    warpgroup: Value<'k, u32>,
+    /// Whether the first warpgroup is ahead of the others: 0 or 1.
+    staggered: Var<'k, u32>,
+}
 
 impl WarpSpecializedKernel {
     /// Total length of K over the first and all added products. All but the last are padded to
@@ -33,50 +43,54 @@ impl WarpSpecializedKernel {
         self,
         pipeline: &TmaPipeline<'k>,
         params: &GemmParams<'k>,
-        (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
+        warp: Value<'k, u32>,
+        stores: Shared<'k, u32>,
     ) {
         let k = &params.m.kernel();
         let state = PipelineState::new(k);
         let warpgroup = warp >> 2;
         let acc = acc_row(k, self.columns());
         if let Some(split) = params.split {
-            return self.consume_split(pipeline, (params, split), (warp, stores));
+            return self.consume_split(pipeline, params, split, warp, stores);
         }
         let staggered = k.var(0u32);
+        let consumer = Consumer { pipeline: *pipeline, state, warpgroup, staggered };
         let multiply = |tile: &Tile<'k>, after_first: &dyn Fn()| {
-            let (products, k_len) =
-                ((state, warpgroup, staggered), self.contraction(&tile.product));
-            self.multiply(pipeline, products, (k_len, &acc), after_first);
+            self.multiply(&consumer, self.contraction(&tile.product), &acc, after_first);
         };
         let rows = |tile: &Tile<'k>| {
             let [row, column] = tile.origin;
             [row + warpgroup * CONSUMER_ROWS, column]
         };
         if let EpilogueParams::Linear | EpilogueParams::QkvRope(_) = params.epilogue {
-            let store = self.bulk_store(k, (warpgroup, stores));
+            let store = self.bulk_store(k, warpgroup, stores);
             let sums =
                 params.squares.map(|_| k.shared("square_sums", self.warpgroups() as usize * 4));
             self.for_each_tile(k, params, |tile| {
                 multiply(&tile, &|| ());
                 if let Some((squares, sums)) = params.squares.zip(sums) {
-                    let of_tile = (&tile.product, rows(&tile), [CONSUMER_ROWS, self.columns()]);
-                    let threads = [warp & 3, k.tid_x() & (WARPGROUP_THREADS - 1)];
-                    let warps = (sums.at(warpgroup * 4), threads, 4);
-                    squares.write(of_tile, warps, &acc, || store.synchronize());
+                    let (origin, shape) = (rows(&tile), [CONSUMER_ROWS, self.columns()]);
+                    let (warp, thread) = (warp & 3, k.tid_x() & (WARPGROUP_THREADS - 1));
+                    let warps = TileWarps { count: 4, warp, thread, sums: sums.at(warpgroup * 4) };
+                    squares.write(&tile.product, origin, shape, warps, &acc, || {
+                        store.synchronize();
+                    });
                 }
                 self.write(&tile.product, &store, rows(&tile), &acc);
             });
             return store.wait();
         }
-        let store = StagedStore::new(k, (pipeline, state), warpgroup);
+        let store = StagedStore::new(k, pipeline, state, warpgroup);
         let boxes = |stage| self.boxes(stage, warpgroup);
         self.for_each_tile(k, params, |tile| {
             multiply(&tile, &|| store.release_last());
-            let (kernel, tile) = ((self.target, params), (rows(&tile), &acc[..]));
+            let (target, origin) = (self.target, rows(&tile));
             match params.epilogue {
-                EpilogueParams::SwiGlu(swiglu) => swiglu.store((&store, boxes), kernel, tile),
+                EpilogueParams::SwiGlu(swiglu) => {
+                    swiglu.store(&store, boxes, target, params, origin, &acc);
+                }
                 EpilogueParams::SwiGluBackward(swiglu) => {
-                    swiglu.store((&store, boxes), kernel, tile);
+                    swiglu.store(&store, boxes, target, params, origin, &acc);
                 }
                 EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {
                     unreachable!("handled above")
@@ -89,30 +103,33 @@ impl WarpSpecializedKernel {
     fn bulk_store<'k>(
         self,
         k: &Kernel<'k>,
-        (warpgroup, stores): (Value<'k, u32>, Shared<'k, u32>),
+        warpgroup: Value<'k, u32>,
+        stores: Shared<'k, u32>,
     ) -> BulkStore<'k> {
         let count = self.store_buffers();
         let first = stores.at(warpgroup * (count * BUFFER_WORDS));
-        BulkStore::new(k, self.target, (warpgroup, (first, count == 2)))
+        BulkStore::new(k, self.target, warpgroup, first, count == 2)
     }
 
     /// [`Self::consume`] for split operands.
     fn consume_split<'k>(
         self,
         pipeline: &TmaPipeline<'k>,
-        (params, split): (&GemmParams<'k>, SplitParams<'k>),
-        (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
+        params: &GemmParams<'k>,
+        split: SplitParams<'k>,
+        warp: Value<'k, u32>,
+        stores: Shared<'k, u32>,
     ) {
         let k = &params.m.kernel();
         let (state, warpgroup) = (PipelineState::new(k), warp >> 2);
         let [acc, sum] = [(); 2].map(|()| acc_row(k, self.columns()));
-        let store = self.bulk_store(k, (warpgroup, stores));
+        let store = self.bulk_store(k, warpgroup, stores);
         let (offset, leader) = (warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS), k.lane().eq(0));
         let multiply = |products| {
             k.range(0, params.k, wgmma::TILE_K, |_| {
                 let stage = pipeline.wait_full(state);
                 let terms = self.split_operands(stage);
-                wgmma_split_f16::start(k, (self.tiles(), products), terms, (offset, &sum));
+                wgmma_split_f16::start(k, self.tiles(), products, terms, offset, &sum);
                 k.wgmma_wait_group(0);
                 k.when(leader, || pipeline.release(stage.index));
                 for (acc, sum) in acc.as_flattened().iter().zip(sum.as_flattened()) {
@@ -129,7 +146,7 @@ impl WarpSpecializedKernel {
             );
             let [row, column] = tile.origin;
             let rows = [row + warpgroup * CONSUMER_ROWS, column];
-            unsplit(k, params, (warp, rows), &acc);
+            unsplit(k, params, warp, rows, &acc);
             self.write(params, &store, rows, &acc);
         });
         store.wait();
@@ -149,7 +166,7 @@ impl WarpSpecializedKernel {
             let [row, column] = rows;
             let first = row + (k.warp() & 3) * 16 + fragment_row(k);
             qkv.apply(params, [first, column], acc);
-            return store.write_bf16((maps.c, k.constant(0)), rows, acc);
+            return store.write_bf16(maps.c, k.constant(0), rows, acc);
         }
         scale(params, rows[1], acc);
         let by_threads = |acc: &[AccFragment<'k>], first: u32| {
@@ -168,9 +185,9 @@ impl WarpSpecializedKernel {
                 by_threads(rest, columns);
             }
         };
-        let c = (maps.c, k.ctaid_z());
-        let f32 = || in_boxes(TENSOR_MAP_BOX_F32[0], &|acc| store.write_f32(c, rows, acc));
-        let bf16 = || in_boxes(TENSOR_MAP_BOX[0], &|acc| store.write_bf16(c, rows, acc));
+        let (c, plane) = (maps.c, k.ctaid_z());
+        let f32 = || in_boxes(TENSOR_MAP_BOX_F32[0], &|acc| store.write_f32(c, plane, rows, acc));
+        let bf16 = || in_boxes(TENSOR_MAP_BOX[0], &|acc| store.write_bf16(c, plane, rows, acc));
         let through_smem = || match params.c.bf16 {
             None => f32(),
             Some((_, is_bf16)) => k.when_else(is_bf16, bf16, f32),
@@ -182,9 +199,9 @@ impl WarpSpecializedKernel {
     /// the first stage have started.
     fn multiply<'k>(
         self,
-        pipeline: &TmaPipeline<'k>,
-        (state, warpgroup, staggered): (PipelineState<'k>, Value<'k, u32>, Var<'k, u32>),
-        (k_len, acc): (Value<'k, u32>, &Vec<AccFragment<'k>>),
+        &Consumer { pipeline, state, warpgroup, staggered }: &Consumer<'k>,
+        k_len: Value<'k, u32>,
+        acc: &Vec<AccFragment<'k>>,
         after_first: &dyn Fn(),
     ) {
         let k = &k_len.kernel();
@@ -197,13 +214,13 @@ impl WarpSpecializedKernel {
         let tiles = self.tiles();
         // Accumulating the first stage from zero ends the live range of the previous accumulators.
         let stage = pipeline.wait_full(state);
-        wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);
+        wgmma::start(tiles, self.operands(stage), offset, acc, ScaleD::Zero, &mut |_| ());
         after_first();
         let previous = k.var(stage.index);
         k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
             let stage = pipeline.wait_full(state);
             let operands = self.operands(stage);
-            wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::One);
+            wgmma::start(tiles, operands, offset, acc, ScaleD::One, &mut |_| ());
             k.wgmma_wait_group(1);
             k.when(leader, || pipeline.release(previous.get()));
             previous.set(stage.index);
@@ -239,7 +256,8 @@ fn scale<'k>(params: &GemmParams<'k>, column: Value<'k, u32>, acc: &[AccFragment
 fn unsplit<'k>(
     k: &Kernel<'k>,
     params: &GemmParams<'k>,
-    (warp, [row, column]): (Value<'k, u32>, [Value<'k, u32>; 2]),
+    warp: Value<'k, u32>,
+    [row, column]: [Value<'k, u32>; 2],
     acc: &[AccFragment<'k>],
 ) {
     let row = row + (warp & 3) * 16 + fragment_row(k);

@@ -8,11 +8,19 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::gemm::params::{EpilogueParams, GemmParams};
 use crate::primitives::smem_tile::Major;
 use crate::primitives::tma_pipeline::{
-    BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_tile,
+    BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, TmaSource, copy_tile,
 };
 
-/// The maps of a and b, the map of up, and, for split operands, whether b has a lo term.
-type Sources<'k> = ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>, Option<Pred<'k>>);
+/// The sources of a stage.
+#[derive(Clone, Copy)]
+struct Sources<'k> {
+    /// The maps of a and b.
+    maps: [TensorMapParam<'k>; 2],
+    /// The map of the second half of b, if it has its own.
+    up_map: Option<TensorMapParam<'k>>,
+    /// Whether b has a lo term, for split operands.
+    b_has_lo: Option<Pred<'k>>,
+}
 
 impl WarpSpecializedKernel {
     /// Fills the stages of all tiles of the block.
@@ -39,8 +47,8 @@ impl WarpSpecializedKernel {
                 };
                 k.range(start, end, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, bytes, |stage, full| {
-                        let from = (maps, up_map, b_has_lo);
-                        self.fill_stage(stage, from, full, (tile.origin, k_start));
+                        let sources = Sources { maps, up_map, b_has_lo };
+                        self.fill_stage(stage, sources, full, tile.origin, k_start);
                     });
                 });
             }
@@ -52,7 +60,7 @@ impl WarpSpecializedKernel {
                     }
                 }
                 EpilogueParams::SwiGluBackward(swiglu) => {
-                    self.fill_inputs(pipeline, state, (swiglu.input_maps, tile.origin));
+                    self.fill_inputs(pipeline, state, swiglu.input_maps, tile.origin);
                 }
             }
         });
@@ -67,28 +75,30 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// Copies a stage of a and b. With `up_map`, the second half of b comes from there. The lo term
-    /// of b is copied only if there is one.
+    /// Copies a stage of a and b. The lo term of b is copied only if there is one.
     fn fill_stage<'k>(
         self,
         stage: Stage<'k>,
-        ([a_map, b_map], up_map, b_has_lo): Sources<'k>,
+        Sources { maps: [a_map, b_map], up_map, b_has_lo }: Sources<'k>,
         full: Shared<'k, u64>,
-        ([row, column], k_start): ([Value<'k, u32>; 2], Value<'k, u32>),
+        [row, column]: [Value<'k, u32>; 2],
+        k_start: Value<'k, u32>,
     ) {
         let ([a, b], k) = (self.operands(stage), k_start.kernel());
         let [rows, columns] = self.tile.shape;
-        let copy = |(tile, operand): (OperandTile, usize),
+        let copy = |tile: OperandTile,
+                    operand: usize,
                     to: Shared<'k, u32>,
-                    (map, blocks),
+                    map,
+                    blocks,
                     start: Value<'k, u32>| {
             for term in 0..self.terms() {
                 let to = to.offset(i64::from(term * self.tiles()[operand].smem.words()));
                 // Planes are the products of a batch, or the terms of a split operand.
                 let plane = if self.terms() == 1 { k.ctaid_z() } else { k.constant(term) };
-                let source = (map, plane, blocks);
+                let source = TmaSource { map, plane, blocks };
                 let copy = || {
-                    copy_tile((tile.smem, to), source, full, |[x, y]| match tile.major {
+                    copy_tile(tile.smem, source, to, full, |[x, y]| match tile.major {
                         Major::K => [k_start + x, start + y],
                         Major::Mn => [start + x, k_start + y],
                     });
@@ -102,7 +112,7 @@ impl WarpSpecializedKernel {
         let tile = |extent, operand: usize| {
             OperandTile::swizzled([extent, wgmma::TILE_K], 1, self.majors[operand])
         };
-        copy((tile(rows, 0), 0), a, (a_map, None), row);
+        copy(tile(rows, 0), 0, a, a_map, None, row);
         let boxes = columns.div_ceil(BOX);
         assert!(boxes.is_multiple_of(self.cluster), "blocks of a cluster copy equal shares of b");
         let copy_b = |b: Shared<'k, u32>, map| {
@@ -113,7 +123,7 @@ impl WarpSpecializedKernel {
                 blocks => (k.cluster_ctarank() * share, Some((1u16 << blocks) - 1)),
             };
             let to = b.at(first * BOX_WORDS);
-            copy((tile(share * BOX, 1), 1), to, (map, blocks), column + first * BOX);
+            copy(tile(share * BOX, 1), 1, to, map, blocks, column + first * BOX);
         };
         copy_b(b, b_map);
         if let Some(up_map) = up_map {
@@ -126,16 +136,16 @@ impl WarpSpecializedKernel {
         self,
         pipeline: &TmaPipeline<'k>,
         state: PipelineState<'k>,
-        (maps, [row, column]): ([TensorMapParam<'k>; 2], [Value<'k, u32>; 2]),
+        maps: [TensorMapParam<'k>; 2],
+        [row, column]: [Value<'k, u32>; 2],
     ) {
         let plane = row.kernel().constant(0);
         let tile = self.input_tile();
         for first in (0..self.tile.shape[1]).step_by(BOX as usize) {
             pipeline.fill(state, 2 * tile.bytes(), |stage, full| {
                 for (map, to) in maps.into_iter().zip(self.inputs(stage)) {
-                    copy_tile((tile, to), (map, plane, None), full, |[x, y]| {
-                        [column + first + x, row + y]
-                    });
+                    let source = TmaSource { map, plane, blocks: None };
+                    copy_tile(tile, source, to, full, |[x, y]| [column + first + x, row + y]);
                 }
             });
         }

@@ -52,7 +52,8 @@ impl<'k> Producer<'k> {
     /// The producer that loads `a` and `b`, whose length along K is `k_len`.
     pub(super) fn new(
         stages: Stages<'k>,
-        (a, b): (CpAsyncLoader<'k>, Tf32SplitLoader<'k>),
+        a: CpAsyncLoader<'k>,
+        b: Tf32SplitLoader<'k>,
         k_len: Value<'k, u32>,
     ) -> Self {
         let k = stages.kernel;
