@@ -27,11 +27,13 @@
 //! **sm_90a.** A head_dim of 64, 96 or 128 has its own entries, see [`wgmma`]. In f32 they read
 //! operands split into f16 terms.
 //!
-//! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
-//! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a
-//! head, blocks with the most keys first. `grad_kv`: one block per 64 keys of a key head and per
-//! split of its group of heads, blocks with the most queries first. Loops take 32 rows at a time.
-//! Before sm_80, f32 blocks have 32 rows to fit into shared memory.
+//! **Grid.** Each entry handles heads of up to 64, 128 or, in bf16, 256 elements, and pads narrower
+//! ones with zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64
+//! queries of a head, blocks with the most keys first. `grad_kv`: one block per 64 keys of a key
+//! head and per split of its group of heads, blocks with the most queries first; for heads of more
+//! than 128 elements one block for k and one for v, since registers hold one gradient. Loops take 32
+//! rows at a time. Before sm_80, blocks of f32 and of these heads have 32 rows to fit into shared
+//! memory.
 //!
 //! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. One lane
 //! computes each sum, or four lanes and a butterfly. There are no atomics: `grad_q` and `grad_kv`
@@ -107,10 +109,10 @@ fn forward_image(target: SmTarget, dtype: DType, pass: Pass) -> Module {
 }
 
 fn backward_image(target: SmTarget, dtype: DType) -> Module {
-    let configs = Config::all(target, dtype);
+    let configs: Vec<_> = Config::all(target, dtype).collect();
     let mut module = ModuleBuilder::new(target).entry(backward_preprocess::entry(configs[0]));
     for side in [Side::Queries, Side::Keys] {
-        for config in configs {
+        for &config in &configs {
             module = module.entry(backward::entry(config, side));
         }
     }
@@ -122,7 +124,8 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
-    let in_f32 = Config::all(target, DType::F32).into_iter().flat_map(|config| {
+    let configs = [DType::F32, DType::Bf16].into_iter().flat_map(move |it| Config::all(target, it));
+    let portable = configs.filter(|config| config.has_dynamic_smem()).flat_map(|config| {
         let forward = forward::smem_tiles(config).1 * 4;
         [
             (forward::name(config, Pass::Sequences), forward),
@@ -131,5 +134,5 @@ pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static
             (backward::name(config, Side::Keys), backward::smem_tiles(config).1 * 4),
         ]
     });
-    in_f32.chain(wgmma::dynamic_shared(target))
+    portable.chain(wgmma::dynamic_shared(target))
 }

@@ -7,10 +7,12 @@
 //! scores: the streamed operand of the scores (k or q) is in flight meanwhile. In `grad_q` the next
 //! tile of v then loads while the scores are computed.
 
-use retrograph_kernel_abi::attention::{FlashBackwardParameters, LSE_DELTA_ROWS};
+use retrograph_kernel_abi::attention::{
+    FlashAttention, FlashBackwardParameters, LSE_DELTA_ROWS,
+};
 use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::TILE_ROWS;
 use super::config::Config;
@@ -61,11 +63,60 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
         k.max_threads(config.threads());
         k.min_blocks(2);
         let params = Params::declare(k, config, side);
-        let ([resident, resident_other, streamed, streamed_other], words) = smem_tiles(config);
+        let (tiles, words) = smem_tiles(config);
         let smem = config.smem(k, words);
         let loader = TileLoader::new(k, config, smem, params.head_dim);
-        params.load_resident(&loader, [resident, resident_other]);
-        let position = LoopPosition::new(k, &params);
+        let block = Block { k: *k, config, params, tiles, smem, loader };
+        match side {
+            Side::Queries => block.compute(Grads::Queries),
+            Side::Keys if FlashAttention::separates_grad_kv(config.max_head_dim) => k.when_else(
+                k.ctaid_z().eq(0),
+                || block.compute(Grads::Keys),
+                || block.compute(Grads::Values),
+            ),
+            Side::Keys => block.compute(Grads::KeysAndValues),
+        }
+    })
+}
+
+/// The gradients that a block computes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grads {
+    Queries,
+    Keys,
+    Values,
+    KeysAndValues,
+}
+
+impl Grads {
+    /// Whether there is a gradient from the score gradients: of q or k.
+    fn from_scores(self) -> bool {
+        self != Self::Values
+    }
+
+    /// Whether there is a gradient from the probabilities: of v.
+    fn from_probs(self) -> bool {
+        matches!(self, Self::Values | Self::KeysAndValues)
+    }
+}
+
+/// A block, and its share of the operands.
+struct Block<'k> {
+    k: Kernel<'k>,
+    config: Config,
+    params: Params<'k>,
+    tiles: [PlacedTile; 4],
+    smem: Shared<'k, u32>,
+    loader: TileLoader<'k>,
+}
+
+impl<'k> Block<'k> {
+    /// Computes and writes `wanted`.
+    fn compute(&self, wanted: Grads) {
+        let Self { k, config, params, tiles, smem, loader } = self;
+        let (config, [resident, resident_other, streamed, streamed_other]) = (*config, *tiles);
+        params.load_resident(loader, [resident, resident_other]);
+        let position = LoopPosition::new(k, params);
         let tile_load = |tile: PlacedTile, source| {
             let (start, first) = (position.start.get(), k.constant(tile.first));
             TileLoad { source, start, first }
@@ -73,25 +124,26 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
         loader.load(tile_load(streamed_other, params.streamed[1]));
         k.barrier();
 
-        let warp = WarpMma::new(k, config, smem, params.head_dim);
-        let grad = acc_row(k, config.max_head_dim);
-        // The gradient of v, if rows are keys.
-        let grad_v = if side == Side::Keys { acc_row(k, config.max_head_dim) } else { Vec::new() };
-        let score_grads = ScoreGrads::new(k, &params);
+        let warp = WarpMma::new(k, config, *smem, params.head_dim);
+        let sums = |wanted: bool| if wanted { acc_row(k, config.max_head_dim) } else { Vec::new() };
+        let (grad, grad_v) = (sums(wanted.from_scores()), sums(wanted.from_probs()));
+        let score_grads = ScoreGrads::new(k, params);
         k.range(0, position.count, 1, |index| {
             let start = position.start.get();
             score_grads.fetch(start, position.head.get());
-            let current = tile_load(streamed, position.sources(&params)[0]);
+            let current = tile_load(streamed, position.sources(params)[0]);
             loader.fetch(current);
             let (scores, grads) = (acc_row(k, TILE_ROWS), acc_row(k, TILE_ROWS));
-            warp.multiply_transposed([resident_other, streamed_other], &grads);
+            if wanted.from_scores() {
+                warp.multiply_transposed([resident_other, streamed_other], &grads);
+            }
             loader.complete(current);
             k.barrier();
             position.advance();
-            let next = tile_load(streamed_other, position.sources(&params)[1]);
+            let next = tile_load(streamed_other, position.sources(params)[1]);
             let more = (index + 1).lt(position.count);
             // The gradient of v is the last to read the tile that `next` replaces.
-            if side == Side::Queries {
+            if !wanted.from_probs() {
                 k.when(more, || loader.fetch(next));
             }
             warp.multiply_transposed([resident, streamed], &scores);
@@ -99,23 +151,26 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
             // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
             params.mask(k, start, [&scores, &grads]);
             let [probs, grads] = [scores, grads].map(|acc| to_fragments(config, &acc));
-            if side == Side::Keys {
+            if wanted.from_probs() {
                 warp.multiply(&probs, streamed_other, &grad_v);
                 k.barrier();
                 k.when(more, || loader.fetch(next));
             }
-            warp.multiply(&grads, streamed, &grad);
+            if wanted.from_scores() {
+                warp.multiply(&grads, streamed, &grad);
+            }
             k.when(more, || loader.complete(next));
             k.barrier();
         });
-        let Params { start, head_dim, scale, grads: [first, second], .. } = params;
-        let smem = smem.reinterpret();
-        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start };
-        epilogue.write(first, &grad, scale);
-        if side == Side::Keys {
+        let Params { start, head_dim, scale, grads: [first, second], .. } = *params;
+        let epilogue = Epilogue { kernel: *k, config, smem: smem.reinterpret(), head_dim, start };
+        if wanted.from_scores() {
+            epilogue.write(first, &grad, scale);
+        }
+        if wanted.from_probs() {
             epilogue.write(second, &grad_v, None);
         }
-    })
+    }
 }
 
 /// The parameters, and the position of this block.

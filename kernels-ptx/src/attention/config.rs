@@ -1,7 +1,7 @@
 //! Configurations of the fused attention kernels.
 
 use retrograph_kernel_abi::attention::{
-    FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, MAX_HEAD_DIMS,
+    FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention,
 };
 use retrograph_kernel_abi::{DType, Signature};
 use retrograph_ptx::SmTarget;
@@ -41,21 +41,14 @@ pub(super) struct Config {
 
 impl Config {
     /// One configuration per maximum head dimension.
-    pub(super) fn all(target: SmTarget, dtype: DType) -> [Self; MAX_HEAD_DIMS.len()] {
-        std::array::from_fn(|entry| Self {
-            target,
-            dtype,
-            max_head_dim: MAX_HEAD_DIMS[entry],
-            entry,
-        })
+    pub(super) fn all(target: SmTarget, dtype: DType) -> impl Iterator<Item = Self> {
+        let entries = family(dtype).max_head_dims.iter().enumerate();
+        entries.map(move |(entry, &max_head_dim)| Self { target, dtype, max_head_dim, entry })
     }
 
     /// The kernels for operands of this type.
     pub(super) fn family(self) -> &'static FlashAttention {
-        match self.dtype {
-            DType::F32 => &FLASH_ATTENTION_F32,
-            _ => &FLASH_ATTENTION_BF16,
-        }
+        family(self.dtype)
     }
 
     /// Whether the target has bf16 and tf32 tensor cores, and `cp.async`.
@@ -66,7 +59,7 @@ impl Config {
 
     /// Rows of a block, 16 per warp.
     pub(super) fn block_rows(self) -> u32 {
-        self.family().block_rows(self.has_tensor_cores())
+        self.family().block_rows(self.max_head_dim, self.has_tensor_cores())
     }
 
     /// Threads of a block.
@@ -101,11 +94,21 @@ impl Config {
         }
     }
 
-    /// `words` words of shared memory: dynamic in f32, which needs more than a kernel can declare.
+    /// Whether rows of more than 256 bytes need more shared memory than a kernel can declare.
+    pub(super) fn has_dynamic_smem(self) -> bool {
+        self.dtype == DType::F32 || self.max_head_dim > 128
+    }
+
+    /// `words` words of shared memory.
     pub(super) fn smem<'k>(self, k: &Kernel<'k>, words: u32) -> Shared<'k, u32> {
-        match self.dtype {
-            DType::F32 => k.dynamic_shared(),
-            _ => k.shared("smem", words as usize),
-        }
+        if self.has_dynamic_smem() { k.dynamic_shared() } else { k.shared("smem", words as usize) }
+    }
+}
+
+/// The kernels for operands in `dtype`.
+fn family(dtype: DType) -> &'static FlashAttention {
+    match dtype {
+        DType::F32 => &FLASH_ATTENTION_F32,
+        _ => &FLASH_ATTENTION_BF16,
     }
 }

@@ -2,8 +2,8 @@
 //! and loops over the tiles of keys and values from the first key of its first query up to the
 //! diagonal.
 
+use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::attention::{FlashForwardParameters, FlashPrefillParameters};
-use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn smem_tiles(config: Config) -> ([PlacedTile; 3], u32) {
 pub(super) fn entry(config: Config, pass: Pass) -> Entry {
     Kernel::build(name(config, pass), |k| {
         k.max_threads(config.threads());
-        k.min_blocks(if config.dtype == DType::F32 { 2 } else { 3 });
+        k.min_blocks(if config.has_dynamic_smem() { 2 } else { 3 });
         let params = match pass {
             Pass::Sequences => Params::declare(k, config),
             Pass::Prefill => Params::declare_prefill(k, config),

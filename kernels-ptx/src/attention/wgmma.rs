@@ -23,7 +23,7 @@ mod split;
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, FlashBackwardParameters,
-    MAX_HEAD_DIMS, SPLIT_TENSOR_MAP_BOX, WGMMA_HEAD_DIMS, WGMMA_THREADS,
+    SPLIT_TENSOR_MAP_BOX, WGMMA_HEAD_DIMS, WGMMA_THREADS,
 };
 use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::SmTarget;
@@ -51,6 +51,13 @@ enum Operands {
 }
 
 impl Operands {
+    fn family(self) -> &'static FlashAttention {
+        match self {
+            Self::Bf16 => &FLASH_ATTENTION_BF16,
+            Self::Split => &FLASH_ATTENTION_F32,
+        }
+    }
+
     fn terms(self) -> u32 {
         match self {
             Self::Bf16 => 1,
@@ -100,7 +107,7 @@ impl Config {
         let supported = features.wgmma && features.tma;
         let operands = if dtype == DType::Bf16 { Operands::Bf16 } else { Operands::Split };
         let head_dims = WGMMA_HEAD_DIMS.into_iter().filter(|_| supported);
-        let entries = (MAX_HEAD_DIMS.len()..).zip(head_dims);
+        let entries = (operands.family().max_head_dims.len()..).zip(head_dims);
         entries.map(|(entry, head_dim)| Self { target, operands, head_dim, entry }).collect()
     }
 
@@ -113,10 +120,7 @@ impl Config {
     }
 
     fn family(self) -> &'static FlashAttention {
-        match self.operands {
-            Operands::Bf16 => &FLASH_ATTENTION_BF16,
-            Operands::Split => &FLASH_ATTENTION_F32,
-        }
+        self.operands.family()
     }
 
     /// The rotation of the gradients of queries and keys; `None` for f32 operands.

@@ -202,9 +202,7 @@ pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
 
-/// The largest head_dim of each fused attention entry, in the order of the entries.
-pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
-/// The head_dim of each `wgmma` entry of sm_90a. These entries follow.
+/// The head_dim of each `wgmma` entry of sm_90a. These entries follow the others.
 pub const WGMMA_HEAD_DIMS: [u32; 3] = [64, 96, 128];
 /// The box of the tensor map of a split operand: columns, and rows.
 pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
@@ -219,24 +217,35 @@ pub const PREPROCESS_ROWS: u32 = 4;
 pub struct FlashAttention {
     /// The type of the operands: f32 or bf16.
     pub dtype: DType,
-    /// The forward pass; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
+    /// The largest head_dim of each entry without `wgmma`, in the order of the entries.
+    pub max_head_dims: &'static [u32],
+    /// The forward pass; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
     pub forward: Signature,
-    /// Attention of new tokens over a KV cache; entries as in [`MAX_HEAD_DIMS`] and, in bf16,
+    /// Attention of new tokens over a KV cache; entries as in `max_head_dims` and, in bf16,
     /// [`WGMMA_HEAD_DIMS`].
     pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
-    /// The gradient of q; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
+    /// The gradient of q; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
     pub grad_q: Signature,
-    /// The gradients of k and v; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
+    /// The gradients of k and v; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
     pub grad_kv: Signature,
 }
 
 impl FlashAttention {
-    /// Rows of a block, one warp for each 16. In f32 without tensor cores, shared memory only holds
-    /// 32.
-    pub const fn block_rows(&self, has_tensor_cores: bool) -> u32 {
-        if matches!(self.dtype, DType::F32) && !has_tensor_cores { 32 } else { 64 }
+    /// Rows of a block of the entry without `wgmma` for heads of at most `max_head_dim` elements,
+    /// one warp for each 16. Targets without tensor cores have shared memory for 32 rows of 512
+    /// bytes.
+    pub const fn block_rows(&self, max_head_dim: u32, has_tensor_cores: bool) -> u32 {
+        let wide = matches!(self.dtype, DType::F32) || max_head_dim > 128;
+        if wide && !has_tensor_cores { 32 } else { 64 }
+    }
+
+    /// Whether the entry of [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim`
+    /// elements has two blocks for each tile, in z: one for the gradient of k, and one for that of
+    /// v. A block has registers for both only up to 128.
+    pub const fn separates_grad_kv(max_head_dim: u32) -> bool {
+        max_head_dim > 128
     }
 }
 
@@ -244,8 +253,8 @@ macro_rules! entries {
     (F32 prefill, $($part:literal),*) => {
         &[concat!($($part),*, "_hd64"), concat!($($part),*, "_hd128")]
     };
-    ($dtype:ident prefill, $($part:literal),*) => { entries!($($part),*) };
-    ($($part:literal),*) => {
+    (Bf16 prefill, $($part:literal),*) => { entries!(Bf16, $($part),*) };
+    (F32, $($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),
             concat!($($part),*, "_hd128"),
@@ -254,17 +263,28 @@ macro_rules! entries {
             concat!($($part),*, "_wgmma_hd128"),
         ]
     };
+    (Bf16, $($part:literal),*) => {
+        &[
+            concat!($($part),*, "_hd64"),
+            concat!($($part),*, "_hd128"),
+            concat!($($part),*, "_hd256"),
+            concat!($($part),*, "_wgmma_hd64"),
+            concat!($($part),*, "_wgmma_hd96"),
+            concat!($($part),*, "_wgmma_hd128"),
+        ]
+    };
 }
 
 macro_rules! flash_attention {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident;)*) => { $(
+    ($($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident, $head_dims:expr;)*) => { $(
         $(#[$doc])*
         pub const $constant: FlashAttention = FlashAttention {
             dtype: DType::$dtype,
+            max_head_dims: &$head_dims,
             forward: Signature {
                 image: $name,
                 parameters: FlashForwardParameters::<()>::LIST,
-                entries: entries!($name),
+                entries: entries!($dtype, $name),
             },
             prefill: Signature {
                 image: concat!($name, "_prefill"),
@@ -279,12 +299,12 @@ macro_rules! flash_attention {
             grad_q: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($name, "_grad_q"),
+                entries: entries!($dtype, $name, "_grad_q"),
             },
             grad_kv: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($name, "_grad_kv"),
+                entries: entries!($dtype, $name, "_grad_kv"),
             },
         };
     )* };
@@ -292,7 +312,7 @@ macro_rules! flash_attention {
 
 flash_attention! {
     /// f32 operands. `wgmma` entries read them split into f16 terms.
-    FLASH_ATTENTION_F32 = "flash_attention_f32", F32;
+    FLASH_ATTENTION_F32 = "flash_attention_f32", F32, [64, 128];
     /// bf16 operands.
-    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16;
+    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16, [64, 128, 256];
 }

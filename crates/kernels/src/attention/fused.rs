@@ -15,8 +15,6 @@ use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
 use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, SmTarget, TensorView};
 
-/// The largest head_dim that an entry supports.
-const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
 /// Two blocks on each SM.
 const MIN_BLOCKS: usize = 2 * SMS as usize;
 
@@ -31,33 +29,38 @@ pub(super) fn dispatch(
     let problem = problem.attention()?;
     let AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile } = problem;
     let features = target.features();
-    let by_width = usize::from(head_dim > abi::MAX_HEAD_DIMS[0]);
+    let (by_width, max_head_dim) =
+        (0..).zip(family.max_head_dims).find(|(_, max)| head_dim <= **max)?;
     let wgmma_width = abi::WGMMA_HEAD_DIMS.iter().position(|width| *width == head_dim);
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
-        .and_then(|index| kernel.entries.get(abi::MAX_HEAD_DIMS.len() + index));
-    let (entry, rows, threads, extra) = match wgmma_entry {
+        .and_then(|index| kernel.entries.get(family.max_head_dims.len() + index));
+    let (entry, rows, threads, extra, grads) = match wgmma_entry {
         // Blocks have aligned positions, so unaligned tokens may reach into one more.
-        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile)),
+        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile), 1),
         None => {
-            let rows = family.block_rows(features.bf16_mma && features.cp_async);
-            (kernel.entries[by_width], rows, rows * 2, 0)
+            let has_tensor_cores = features.bf16_mma && features.cp_async;
+            let rows = family.block_rows(*max_head_dim, has_tensor_cores);
+            let is_grad_kv = kernel.entries[0] == family.grad_kv.entries[0];
+            let separate = is_grad_kv && FlashAttention::separates_grad_kv(*max_head_dim);
+            (kernel.entries[by_width], rows, rows * 2, 0, 1 + u32::from(separate))
         }
     };
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
     let shared_bytes = dynamic_shared(entry, target);
-    Some(Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, threads) })
+    Some(Dispatch { grid: [planes, tiles, grads], shared_bytes, ..linear(entry, 1, threads) })
 }
 
 impl AttentionShape {
-    /// Whether fused attention supports this head_dim for operands in `dtype` (f32 or bf16): at
-    /// most 128 elements, in whole vectors of 16 bytes.
+    /// Whether fused attention supports this head_dim for operands in `dtype` (f32 or bf16): whole
+    /// vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16.
     pub fn can_be_fused(self, dtype: DType) -> bool {
-        let vector = match dtype {
-            DType::Bf16 => 8,
-            _ => 4,
+        let (family, vector) = match dtype {
+            DType::Bf16 => (&abi::FLASH_ATTENTION_BF16, 8),
+            _ => (&abi::FLASH_ATTENTION_F32, 4),
         };
-        self.head_dim.is_multiple_of(vector) && self.head_dim <= MAX_HEAD_DIM
+        let widest = family.max_head_dims.iter().max().copied().unwrap_or(0) as usize;
+        self.head_dim.is_multiple_of(vector) && self.head_dim <= widest
     }
 
     /// Elements of the `lse_delta` of
@@ -103,7 +106,7 @@ impl AttentionShape {
     /// Returns batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
     pub(super) fn fused_sizes(self, check: Check, dtype: DType) -> Result<[u32; 5], KernelError> {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
-        let rule = "head_dim must be a multiple of 4 (8 in bf16) and at most 128";
+        let rule = "head_dim must be a multiple of 4 (8 in bf16) and at most 128 (256 in bf16)";
         check.rule(self.can_be_fused(dtype), rule, head_dim)?;
         check.at_most("the number of tiles of 32 tokens", seq.div_ceil(32), MAX_GRID_YZ)?;
         let planes = check.product("batch × heads", &[batch, heads])?;
