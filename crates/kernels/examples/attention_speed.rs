@@ -343,7 +343,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Attention::new(&device, choice, sizes).verify(&device)?;
         }
         for &sizes in &timed {
-            Attention::new(&device, choice, sizes).report((&device, samples), &mut out)?;
+            Attention::new(&device, choice, sizes).report(&device, samples, &mut out)?;
         }
     }
     Ok(())
@@ -363,7 +363,8 @@ impl Attention {
     /// Times every launch.
     fn report(
         &self,
-        (device, samples): (&Device, usize),
+        device: &Device,
+        samples: usize,
         out: &mut File,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let AttentionShape { batch, seq, heads, kv_heads, head_dim } = self.shape;

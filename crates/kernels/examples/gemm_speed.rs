@@ -256,7 +256,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             // Results of the previous product may have overwritten operands of this one.
             device.fill(options.bf16_activations || splits);
-            compare(&device, &mut options, (op, shape))?;
+            compare(&device, &mut options, op, shape)?;
         }
     }
     Ok(())
@@ -266,12 +266,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn compare(
     device: &Device,
     options: &mut Options,
-    (op, shape): (&str, GemmShape),
+    op: &str,
+    shape: GemmShape,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
     let launches = match options.swiglu {
-        true => swiglu_ring(device, (op, shape))?,
-        false => ring(device, options, (op, shape))?,
+        true => swiglu_ring(device, op, shape)?,
+        false => ring(device, options, op, shape)?,
     };
     let first = &launches[0];
     let chosen = first.dispatch(device.target);
@@ -336,7 +337,8 @@ fn copies(device: &Device, bytes: usize) -> Result<usize, String> {
 fn ring(
     device: &Device,
     options: &Options,
-    (op, shape): (&str, GemmShape),
+    op: &str,
+    shape: GemmShape,
 ) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
@@ -388,7 +390,8 @@ fn ring(
 /// The same SwiGLU launch, once per copy of the operands.
 fn swiglu_ring(
     device: &Device,
-    (op, shape): (&str, GemmShape),
+    op: &str,
+    shape: GemmShape,
 ) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
     let [x_len, w_len, len] = [rows * inputs, inputs * outputs, rows * outputs];

@@ -74,7 +74,8 @@ impl Check {
         self,
         operand: &'static str,
         value: f32,
-        (holds, rule): (bool, &'static str),
+        holds: bool,
+        rule: &'static str,
     ) -> Result<(), KernelError> {
         if holds {
             return Ok(());

@@ -114,8 +114,8 @@ impl From<usize> for FoundSizes {
     }
 }
 
-impl From<(usize, usize)> for FoundSizes {
-    fn from((first, second): (usize, usize)) -> Self {
+impl From<[usize; 2]> for FoundSizes {
+    fn from([first, second]: [usize; 2]) -> Self {
         Self::Two(first, second)
     }
 }

@@ -147,7 +147,7 @@ impl Device {
     pub(crate) fn time(&self, work: &Work<'_>) -> f64 {
         let (graph, exec) = self.graph(work);
         let median = |replays, samples: usize| {
-            let sample = |sample| self.sample((exec, replays), sample) / work.batch as f64;
+            let sample = |sample| self.sample(exec, replays, sample) / work.batch as f64;
             // The first two are warm-up.
             let mut seconds: Vec<f64> = (0..samples + 2).map(sample).skip(2).collect();
             seconds.sort_by(f64::total_cmp);
@@ -173,7 +173,7 @@ impl Device {
         call!(table, cuGraphCreate(&mut graph, 0));
         let mut previous = None;
         for launch in work.launches.iter().cycle().take(work.batch) {
-            let node = self.add_node(graph, function, (launch, work.dispatch));
+            let node = self.add_node(graph, function, launch, work.dispatch);
             if let Some(previous) = previous.replace(node) {
                 self.add_edge(graph, previous, node);
             }
@@ -186,7 +186,8 @@ impl Device {
         &self,
         graph: CUgraph,
         function: CUfunction,
-        (launch, dispatch): (&Launch<u64>, Dispatch),
+        launch: &Launch<u64>,
+        dispatch: Dispatch,
     ) -> CUgraphNode {
         let value = |argument| {
             argument_bytes::bytes(&self.table, argument, |_| unreachable!("GEMMs take no tables"))
@@ -230,7 +231,7 @@ impl Device {
     }
 
     /// Returns the seconds that some replays of a graph take.
-    fn sample(&self, (exec, replays): (CUgraphExec, u32), sample: usize) -> f64 {
+    fn sample(&self, exec: CUgraphExec, replays: u32, sample: usize) -> f64 {
         let (table, [start, end]) = (&self.table, self.events);
         let (scratch, bytes) = self.scratch;
         call!(table, cuMemsetD32Async(scratch, sample as u32, bytes / 4, self.stream));

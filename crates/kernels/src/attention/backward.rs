@@ -43,7 +43,7 @@ macro_rules! gradients {
         $(#[$doc])*
         pub static $constant: Kernel =
             Kernel::new($name, &abi::$family.$kernel, |problem, target| {
-                dispatch(problem, target, (&abi::$family, &abi::$family.$kernel))
+                dispatch(problem, target, &abi::$family, &abi::$family.$kernel)
             });
     )* };
 }
@@ -172,7 +172,7 @@ impl<B: Copy> AttentionRope<B> {
         }
         let rule = "the tables must have a row for each position";
         let least = token_positions.map_or(shape.seq, |_| 1);
-        check.rule(positions >= least, rule, (positions, least))?;
+        check.rule(positions >= least, rule, [positions, least])?;
         let angles = check.product("positions × pairs", &[positions, shape.head_dim / 2])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;
@@ -227,13 +227,13 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
         let [q_terms, k_terms, v_terms, grad_out_terms] = optional(terms);
         let tensors = [
-            ((q, q_terms), heads),
-            ((k, k_terms), kv_heads),
-            ((v, v_terms), kv_heads),
-            ((grad_out, grad_out_terms), heads),
+            (q, q_terms, heads),
+            (k, k_terms, kv_heads),
+            (v, v_terms, kv_heads),
+            (grad_out, grad_out_terms, heads),
         ];
         let [q_map, k_map, v_map, grad_out_map] =
-            tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
+            tensors.map(|(tensor, terms, heads)| shape.tensor_map(tensor, terms, heads));
         let tensor_maps = q_map.is_some();
         let (grads, grads_bf16) = output.pointers();
         let positions = rope.map_or(1, |rope| rope.positions);
@@ -349,7 +349,7 @@ impl<B: Copy> FusedAttentionGradKv<B> {
         let kernel = by_dtype(inputs.q.dtype(), kernels)?;
         let (check, group) = (Check(kernel.name), inputs.shape.group());
         let divides = splits > 0 && group.is_multiple_of(splits);
-        check.rule(divides, "splits must divide the heads of a group", (splits, group))?;
+        check.rule(divides, "splits must divide the heads of a group", [splits, group])?;
         let dimensions = &[splits, 2, batch, seq, kv_heads, head_dim];
         let what = "batch × kv_heads × splits";
         let planes = check.product(what, &[batch, kv_heads, splits])?;

@@ -13,7 +13,7 @@ use super::unfused::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 use crate::checks::Check;
 use crate::gemm::kernels::gemm_kernels;
 use crate::gemm::launch::Gemm;
-use crate::gemm::operand::{GemmSizes, Strides};
+use crate::gemm::operand::{GemmSizes, Operand, Strides};
 use crate::geometry::MAX_GRID_YZ;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
@@ -87,7 +87,7 @@ impl KvCacheShape {
         let Self { capacity, heads, kv_heads, head_dim } = self;
         let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
         let rule = "heads must be a multiple of kv_heads, not 0";
-        check.rule(divides, rule, (heads, kv_heads))?;
+        check.rule(divides, rule, [heads, kv_heads])?;
         let elements = check.product("the cache", &[capacity, kv_heads, head_dim])?;
         check.size("the cache", elements)?;
         Ok(elements)
@@ -109,9 +109,9 @@ impl KvCacheShape {
         let (keys, values) = (keys.1.len(), values.1.len());
         let row = check.product("batch × width", &[batch, self.width()])?;
         let rule = "keys and values must have the same whole positions of each sequence";
-        check.rule(keys == values && row > 0 && keys % row == 0, rule, (keys, values))?;
+        check.rule(keys == values && row > 0 && keys % row == 0, rule, [keys, values])?;
         let rule = "each sequence must have as many positions as the capacity";
-        check.rule(keys / batch >= of_sequence, rule, (keys / row, self.capacity))?;
+        check.rule(keys / batch >= of_sequence, rule, [keys / row, self.capacity])?;
         check.size("batch × positions", keys / self.width())?;
         check.size("the positions of a sequence", keys / row)
     }
@@ -175,9 +175,9 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
         Gemm {
             kernels: SCORES_KERNELS,
             compute,
-            a: (q.into(), shape.token_strides(heads)),
-            b: (keys, shape.token_strides(shape.kv_heads)),
-            c: (scores.into(), shape.score_strides(queries)),
+            a: Operand { view: q.into(), strides: shape.token_strides(heads) },
+            b: Operand { view: keys, strides: shape.token_strides(shape.kv_heads) },
+            c: Operand { view: scores.into(), strides: shape.score_strides(queries) },
             bias: None,
             sizes: shape.per_head([queries, capacity, head_dim]),
             alpha: scale,
@@ -227,9 +227,9 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheValues<B, W> {
         Gemm {
             kernels: VALUES_KERNELS,
             compute,
-            a: (probs.into(), shape.score_strides(queries)),
-            b: (values, shape.token_strides(shape.kv_heads)),
-            c: (out.into(), shape.token_strides(heads)),
+            a: Operand { view: probs.into(), strides: shape.score_strides(queries) },
+            b: Operand { view: values, strides: shape.token_strides(shape.kv_heads) },
+            c: Operand { view: out.into(), strides: shape.token_strides(heads) },
             bias: None,
             sizes: shape.per_head([queries, head_dim, capacity]),
             alpha: 1.0,

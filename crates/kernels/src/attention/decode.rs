@@ -232,7 +232,7 @@ impl<B: Copy> DecodeAttention<B> {
         let [q, k, v] = self.qkv;
         let checked = |name, projection: QkvProjection<B>, heads| {
             let outputs = check.product("heads × head_dim", &[heads, self.shape.head_dim])?;
-            projection.check(check, (name, [batch, outputs]), (rank, lora_scale))
+            projection.check(check, name, [batch, outputs], rank, lora_scale)
         };
         let pointers =
             [checked("q", q, heads)?, checked("k", k, kv_heads)?, checked("v", v, kv_heads)?];
@@ -245,8 +245,10 @@ impl<B: Copy> QkvProjection<B> {
     fn check(
         self,
         check: Check,
-        (name, [batch, outputs]): (&'static str, [usize; 2]),
-        (rank, lora_scale): (usize, f32),
+        name: &'static str,
+        [batch, outputs]: [usize; 2],
+        rank: usize,
+        lora_scale: f32,
     ) -> Result<ProjectionPointers<B>, KernelError> {
         let Self { x, lora } = self;
         check.length(name, x, check.product("batch × outputs", &[batch, outputs])?)?;
@@ -254,7 +256,7 @@ impl<B: Copy> QkvProjection<B> {
             check.length("t", lora.t, check.product("batch × rank", &[batch, rank])?)?;
             check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
             let same = lora.scale.to_bits() == lora_scale.to_bits();
-            check.constant("scale", lora.scale, (same, "the same for all LoRA updates"))?;
+            check.constant("scale", lora.scale, same, "the same for all LoRA updates")?;
         }
         Ok(ProjectionPointers {
             x: Pointer::read(x),
@@ -270,7 +272,7 @@ impl<B: Copy> QkNormRope<B> {
         for gamma in gammas.into_iter().flatten() {
             check.length("gamma", gamma, head_dim)?;
         }
-        check.constant("eps", eps, (eps >= 0.0, "not negative"))?;
+        check.constant("eps", eps, eps >= 0.0, "not negative")?;
         check.rule(positions > 0, "the tables must have a position", positions)?;
         let angles = check.product("positions × pairs", &[positions, head_dim / 2])?;
         check.length("cos", cos, angles)?;
@@ -320,7 +322,7 @@ impl<B: Copy> Splits<B> {
         check.rule(batch > 0, "there must be a position for each sequence", batch)?;
         let some = splits > 0 && shape.head_dim > 0;
         let rule = "the cache must have a position and heads an element";
-        check.rule(some, rule, (shape.capacity, shape.head_dim))?;
+        check.rule(some, rule, [shape.capacity, shape.head_dim])?;
         let what = "batch × heads × splits × head_dim";
         let elements = check.product(what, &[batch, heads, splits, shape.head_dim])?;
         check.size(what, elements)?;

@@ -26,13 +26,13 @@ use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 /// Kernel of [`FusedAttention`] with bf16 operands.
 pub static FUSED_ATTENTION_BF16: Kernel =
     Kernel::new("flash_attention_bf16", &FLASH_ATTENTION_BF16.forward, |problem, target| {
-        dispatch(problem, target, (&FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.forward))
+        dispatch(problem, target, &FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.forward)
     });
 
 /// Kernel of [`FusedAttention`] with f32 operands.
 pub static FUSED_ATTENTION_F32: Kernel =
     Kernel::new("flash_attention_f32", &FLASH_ATTENTION_F32.forward, |problem, target| {
-        dispatch(problem, target, (&FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.forward))
+        dispatch(problem, target, &FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.forward)
     });
 
 /// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask and optional
@@ -87,8 +87,9 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
         let (out, out_bf16) = out.pointers();
         let [q_terms, k_terms, v_terms] = optional(terms);
-        let tensors = [((q, q_terms), heads), ((k, k_terms), kv_heads), ((v, v_terms), kv_heads)];
-        let [q_map, k_map, v_map] = tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
+        let tensors = [(q, q_terms, heads), (k, k_terms, kv_heads), (v, v_terms, kv_heads)];
+        let [q_map, k_map, v_map] =
+            tensors.map(|(tensor, terms, heads)| shape.tensor_map(tensor, terms, heads));
         let tensor_maps = q_map.is_some();
         let [(q_terms, q_scales), (k_terms, k_scales), (v_terms, v_scales)] =
             [q_terms, k_terms, v_terms].map(term_pointers);

@@ -24,7 +24,8 @@ const MIN_BLOCKS: usize = 2 * SMS as usize;
 pub(super) fn dispatch(
     problem: &Problem,
     target: SmTarget,
-    (family, kernel): (&FlashAttention, &Signature),
+    family: &FlashAttention,
+    kernel: &Signature,
 ) -> Option<Dispatch> {
     let problem = problem.attention()?;
     let AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile } = problem;
@@ -141,7 +142,8 @@ impl AttentionShape {
     /// for the `wgmma` entries: a matrix per sequence and term, with a row per token.
     pub(super) fn tensor_map<B: Copy>(
         self,
-        (tensor, terms): (TensorView<B>, Option<SplitMatrix<B>>),
+        tensor: TensorView<B>,
+        terms: Option<SplitMatrix<B>>,
         heads: u32,
     ) -> Option<TensorMapArgument<B>> {
         let (buffer, bytes, box_sizes) = match (tensor, terms) {
@@ -200,7 +202,7 @@ impl AttentionShape {
 
 /// Checks the softmax scale: positive, because the maximum is taken before scaling.
 pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
-    check.constant("scale", scale, (scale.is_finite() && scale > 0.0, "finite and more than 0"))
+    check.constant("scale", scale, scale.is_finite() && scale > 0.0, "finite and more than 0")
 }
 
 /// Checks alignment: fused kernels access operands in vectors of 16 bytes.

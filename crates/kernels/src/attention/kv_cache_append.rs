@@ -85,7 +85,7 @@ impl<B: Copy> KvCache<B> {
         let starts = views.map(|view| view.byte_range().start);
         let odd = starts.into_iter().find(|start| start % 4 != 0);
         let holds = width.is_multiple_of(2) && odd.is_none();
-        check.rule(holds, rule, (odd.unwrap_or(starts[0]), width))
+        check.rule(holds, rule, [odd.unwrap_or(starts[0]), width])
     }
 }
 
@@ -127,7 +127,7 @@ impl<B: Copy> KvCacheAppend<B> {
         let width = shape.width().max(1);
         caches.check_words(check, shape.width())?;
         let whole = keys.len().is_multiple_of(width);
-        check.rule(whole, "keys and values must be whole tokens", (keys.len(), width))?;
+        check.rule(whole, "keys and values must be whole tokens", [keys.len(), width])?;
         check.elements("values", values.len(), keys.len())?;
         check.length("start", start, 1)?;
         if let Some(count) = count {

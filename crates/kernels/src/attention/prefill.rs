@@ -21,14 +21,14 @@ pub static PREFILL_ATTENTION_BF16: Kernel = Kernel::new(
     "flash_attention_bf16_prefill",
     &FLASH_ATTENTION_BF16.prefill,
     |problem, target| {
-        dispatch(problem, target, (&FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.prefill))
+        dispatch(problem, target, &FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.prefill)
     },
 );
 
 /// Kernel of [`PrefillAttention`] over a cache in f32.
 pub static PREFILL_ATTENTION_F32: Kernel =
     Kernel::new("flash_attention_f32_prefill", &FLASH_ATTENTION_F32.prefill, |problem, target| {
-        dispatch(problem, target, (&FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.prefill))
+        dispatch(problem, target, &FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.prefill)
     });
 
 /// `out = softmax(scale · q·kᵀ)·v` of consecutive tokens of a sequence, each over the positions of
@@ -93,9 +93,8 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
         let (new, cached) = (shape.tokens(queries), shape.tokens(capacity));
         let [_, queries, heads, kv_heads, head_dim] = new.fused_sizes(check, q.dtype())?;
         let positions = check.size("the capacity", capacity)?;
-        let q_map = new.tensor_map((q, None), heads);
-        let [k_map, v_map] =
-            [keys, values].map(|tensor| cached.tensor_map((tensor, None), kv_heads));
+        let q_map = new.tensor_map(q, None, heads);
+        let [k_map, v_map] = [keys, values].map(|tensor| cached.tensor_map(tensor, None, kv_heads));
         let problem = AttentionProblem {
             planes: heads,
             seq: queries,

@@ -40,7 +40,7 @@ impl AttentionShape {
     pub(crate) fn check_heads(self, check: Check) -> Result<(), KernelError> {
         let Self { heads, kv_heads, .. } = self;
         let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
-        check.rule(divides, "heads must be a multiple of kv_heads, not 0", (heads, kv_heads))
+        check.rule(divides, "heads must be a multiple of kv_heads, not 0", [heads, kv_heads])
     }
 
     /// Checks the head counts and the length of every operand, named by the field of the caller.

@@ -55,7 +55,7 @@ impl<B: Copy> SoftmaxMask<B> {
         let rule = "first_keys must have whole sequences, and rows a whole number of heads of each";
         let whole = sequences * width == first_keys.len()
             && (rows_per_sequence * sequences, rows_per_sequence % width.max(1)) == (rows, 0);
-        check.rule(whole, rule, (first_keys.len(), rows))?;
+        check.rule(whole, rule, [first_keys.len(), rows])?;
         let rows_per_sequence = check.size("rows of a sequence", rows_per_sequence.max(1))?;
         Ok((Some(first_keys), rows_per_sequence))
     }
@@ -73,8 +73,10 @@ struct CacheRows<B> {
 /// Describes the softmax of `input` to `output`, which may be the same tensor.
 fn forward<B: Copy>(
     [input, output]: [Pointer<B, f32>; 2],
-    (rows, width): (usize, usize),
-    (mask, cache): (SoftmaxMask<B>, Option<CacheRows<B>>),
+    rows: usize,
+    width: usize,
+    mask: SoftmaxMask<B>,
+    cache: Option<CacheRows<B>>,
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(SOFTMAX.name);
     let (first_columns, rows_per_sequence) = mask.first_columns(check, [rows, width])?;
@@ -127,7 +129,7 @@ impl<B: Copy> Softmax<B> {
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("input", input, elements)?;
         check.length("output", output, elements)?;
-        forward([Pointer::read(input), Pointer::write(output)], (rows, width), (mask, None))
+        forward([Pointer::read(input), Pointer::write(output)], rows, width, mask, None)
     }
 }
 
@@ -154,7 +156,7 @@ impl<B: Copy> SoftmaxInPlace<B> {
         let Self { values, rows, width, mask } = self;
         let check = Check(SOFTMAX.name);
         check.length("values", values, check.product("rows × width", &[rows, width])?)?;
-        forward([Pointer::read(values), Pointer::update(values)], (rows, width), (mask, None))
+        forward([Pointer::read(values), Pointer::update(values)], rows, width, mask, None)
     }
 }
 
@@ -191,7 +193,7 @@ impl<B: Copy> CacheSoftmax<B> {
         check.length("values", values, elements)?;
         let cache = Some(CacheRows { start, queries, window });
         let tensors = [Pointer::read(values), Pointer::update(values)];
-        forward(tensors, (heads * queries, width), (SoftmaxMask::Causal, cache))
+        forward(tensors, heads * queries, width, SoftmaxMask::Causal, cache)
     }
 }
 

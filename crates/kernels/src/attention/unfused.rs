@@ -9,7 +9,7 @@ use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::kernels::{GemmKernels, gemm_kernels};
 use crate::gemm::launch::Gemm;
-use crate::gemm::operand::{GemmSizes, Strides};
+use crate::gemm::operand::{GemmSizes, Operand, Strides};
 use crate::{DType, KernelError, Launch, View};
 
 gemm_kernels! {
@@ -42,7 +42,7 @@ pub(super) struct AttentionProduct<B> {
 impl<B: Copy> AttentionProduct<B> {
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { kernels, compute, operands, sizes, alpha } = self;
-        let [a, b, c] = operands.map(|(view, strides)| (view.into(), strides));
+        let [a, b, c] = operands.map(|(view, strides)| Operand { view: view.into(), strides });
         Gemm { kernels, compute, a, b, c, bias: None, sizes, alpha, accumulate: false }.launch()
     }
 }

@@ -47,7 +47,7 @@ impl<B: Copy> Dropout<B> {
         check.length("out", out, x.len())?;
         check.length("step", step, 1)?;
         let holds = (0.0..1.0).contains(&probability);
-        check.constant("probability", probability, (holds, "at least 0 and below 1"))?;
+        check.constant("probability", probability, holds, "at least 0 and below 1")?;
         // Exact: f64 holds every f32, and the factor is a power of two.
         let threshold = (f64::from(probability) * 4_294_967_296.0).round() as u32;
         let parameters = abi::DropoutParameters::<ArgumentTypes<B>> {

@@ -84,5 +84,5 @@ impl<B: Copy, O: Into<Output<B>> + Copy> SoftcapBackward<B, O> {
 
 fn check_cap(kernel: &Kernel, cap: f32) -> Result<(), KernelError> {
     let valid = cap.is_finite() && cap > 0.0;
-    Check(kernel.name).constant("cap", cap, (valid, "finite and more than 0"))
+    Check(kernel.name).constant("cap", cap, valid, "finite and more than 0")
 }

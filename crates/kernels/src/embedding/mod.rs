@@ -156,7 +156,7 @@ impl<B: Copy> EmbeddingBackward<B> {
 }
 
 fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
-    check.constant("scale", scale, (scale.is_finite(), "finite"))
+    check.constant("scale", scale, scale.is_finite(), "finite")
 }
 
 /// Returns positions, hidden and vocabulary as kernel parameters.

@@ -312,7 +312,7 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     let tensor_maps = problem.tensor_maps || table.needs_tensor_maps(wgmma);
     let product = Product { problem: GemmProblem { vectorized, tensor_maps, ..*problem }, wgmma };
     let (index, _) = table.select(product);
-    dispatch_tile(problem, target, (image, index))
+    dispatch_tile(problem, target, image, index)
 }
 
 /// Returns the entry point and geometry of a matrix product with the tile of `entry` instead of the
@@ -322,7 +322,7 @@ pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> O
     let Problem::Gemm(problem) = &launch.problem else { return None };
     let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image)?;
     let index = image.entries.iter().position(|listed| *listed == entry)?;
-    Some(dispatch_tile(problem, target, (image, index)))
+    Some(dispatch_tile(problem, target, image, index))
 }
 
 /// Returns the entry point and geometry of a tile: one block per tile, or persistent blocks, in x;
@@ -330,7 +330,8 @@ pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> O
 fn dispatch_tile(
     problem: &GemmProblem,
     target: SmTarget,
-    (image, index): (&GemmImage, usize),
+    image: &GemmImage,
+    index: usize,
 ) -> Dispatch {
     let (tile, entry) = (&image.tiles[index], image.entries[index]);
     // A plane has fewer than 2^32 elements and a tile has at least 256, so the conversion is exact.

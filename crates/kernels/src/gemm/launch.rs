@@ -13,7 +13,7 @@ use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
-use super::operand::{GemmSizes, Operand, Strides};
+use super::operand::{GemmSizes, Operand};
 use super::split::SplitMatrix;
 use super::tensor_map::tensor_map;
 use crate::checks::Check;
@@ -44,8 +44,7 @@ pub(super) struct AddedProduct<B> {
 impl<B: Copy> AddedProduct<B> {
     /// Both operands with their strides.
     pub(super) fn operands(&self) -> [Operand<B>; 2] {
-        [self.a, self.b]
-            .map(|(view, columns)| (TensorView::Bf16(view), Strides::contiguous(columns)))
+        [self.a, self.b].map(|(view, columns)| Operand::contiguous(TensorView::Bf16(view), columns))
     }
 }
 
@@ -76,7 +75,8 @@ impl<B: Copy> Gemm<B> {
         added: &[Option<AddedProduct<B>>],
         further: Vec<Argument<B>>,
     ) -> Result<Launch<B>, KernelError> {
-        let kernel = self.kernels.select(self.compute, [self.a.0.dtype(), self.b.0.dtype()])?;
+        let kernel =
+            self.kernels.select(self.compute, [self.a.view.dtype(), self.b.view.dtype()])?;
         let check = Check(kernel.name);
         let GemmSizes { m, n, k, batches, heads, .. } = self.sizes;
         let planes = check.product("batch × heads", &[batches, heads])?;
@@ -85,24 +85,24 @@ impl<B: Copy> Gemm<B> {
         let (m, n, k) = (extent("m", m)?, extent("n", n)?, extent("k", k)?);
         self.check_elements(check)?;
         let row_sizes = self.row_sizes();
-        if let Some(nf4) = self.b.0.nf4() {
+        if let Some(nf4) = self.b.view.nf4() {
             nf4.check(check, &row_sizes[1])?;
         }
         let c = self.result()?;
-        let vectorized = [(self.a.0, row_sizes[0]), (self.b.0, row_sizes[1])]
+        let vectorized = [(self.a.view, row_sizes[0]), (self.b.view, row_sizes[1])]
             .map(|(operand, sizes)| operand.is_vectorizable(&sizes));
         self.check_vectors(check, row_sizes)?;
         let flags = GemmFlags::NONE
             .with(GemmFlags::ACCUMULATE, self.accumulate)
             .with(GemmFlags::A_VECTORIZED, vectorized[0])
             .with(GemmFlags::B_VECTORIZED, vectorized[1])
-            .with(GemmFlags::C_VECTORIZED, self.c.0.is_vectorizable(&row_sizes[2]))
-            .with(GemmFlags::C_BF16, self.c.0.dtype() == DType::Bf16);
+            .with(GemmFlags::C_VECTORIZED, self.c.view.is_vectorizable(&row_sizes[2]))
+            .with(GemmFlags::C_BF16, self.c.view.dtype() == DType::Bf16);
         let maps = self.tensor_maps(&row_sizes);
         let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
         let tensor_maps = maps.a_map.is_some();
-        let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
+        let mut arguments = self.arguments(check, [m, n, k], c, flags, maps)?;
         if self.kernels.image(kernel).adds_products() {
             arguments.extend(self.added_arguments(check, added)?);
         }
@@ -121,14 +121,16 @@ impl<B: Copy> Gemm<B> {
     fn arguments(
         &self,
         check: Check,
-        ([m, n, k], c): ([u32; 3], Pointer<B, Any>),
-        (flags, maps): (GemmFlags, GemmTensorMaps<ArgumentTypes<B>>),
+        [m, n, k]: [u32; 3],
+        c: Pointer<B, Any>,
+        flags: GemmFlags,
+        maps: GemmTensorMaps<ArgumentTypes<B>>,
     ) -> Result<Vec<Argument<B>>, KernelError> {
         let GemmSizes { reduce, heads, b_group, .. } = self.sizes;
-        let (a_strides, b_strides, c_strides) = (self.a.1, self.b.1, self.c.1);
+        let (a_strides, b_strides, c_strides) = (self.a.strides, self.b.strides, self.c.strides);
         let parameters = GemmParameters::<ArgumentTypes<B>> {
-            a: self.a.0.pointer(),
-            b: self.b.0.pointer(),
+            a: self.a.view.pointer(),
+            b: self.b.view.pointer(),
             c,
             bias: Pointer::read_optional(self.bias),
             m,
@@ -152,7 +154,7 @@ impl<B: Copy> Gemm<B> {
             flags,
         };
         let mut arguments = parameters.into_arguments();
-        if let Some(nf4) = self.b.0.nf4() {
+        if let Some(nf4) = self.b.view.nf4() {
             let Nf4Scales { absmax, nested, map, offset } = nf4.scale_pointers();
             let scales = Nf4ScaleParameters::<ArgumentTypes<B>> {
                 b_absmax: absmax,
@@ -162,11 +164,11 @@ impl<B: Copy> Gemm<B> {
             };
             arguments.extend(scales.into_arguments());
         }
-        let dtypes = [self.a.0.dtype(), self.b.0.dtype()];
+        let dtypes = [self.a.view.dtype(), self.b.view.dtype()];
         if dtypes == [DType::Bf16; 2] || dtypes == [DType::F16; 2] {
             arguments.extend(maps.into_arguments());
         }
-        if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
+        if let Some((a, b)) = self.a.view.split().zip(self.b.view.split()) {
             let rule = "only the second operand of a product can be split into a single term";
             let both = a.term_count == SplitMatrix::<B>::MAX_TERMS;
             check.rule(both, rule, a.term_count)?;
@@ -223,12 +225,12 @@ impl<B: Copy> Gemm<B> {
         let AddedProduct { k, n, .. } = *added;
         let product = Self { sizes: GemmSizes { k, n, ..self.sizes }, ..*self };
         let (operands, row_sizes) = (added.operands(), product.row_sizes_of(added.operands()));
-        for ((operand, _), row_sizes) in operands.iter().zip(&row_sizes) {
-            operand.check_vectors(check, row_sizes)?;
+        for (operand, row_sizes) in operands.iter().zip(&row_sizes) {
+            operand.view.check_vectors(check, row_sizes)?;
         }
         let rows = product.stored_rows();
         let [a_map, b_map] =
-            [0, 1].map(|i| tensor_map(product.sizes, operands[i], (rows[i], row_sizes[i])));
+            [0, 1].map(|i| tensor_map(product.sizes, operands[i], rows[i], row_sizes[i]));
         Ok(AddedProductParameters {
             a: Pointer::read(added.a.0),
             b: Pointer::read(added.b.0),
@@ -248,15 +250,14 @@ impl<B: Copy> Gemm<B> {
     /// unless the product accumulates.
     fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
         // The planes of the map of a split operand are its terms; kernels offset the contraction.
-        let inputs = match self.a.0 {
+        let inputs = match self.a.view {
             TensorView::Split(_) => &self.without_split_k(),
             _ => self,
         };
         let (rows, input_sizes) = (inputs.stored_rows(), inputs.row_sizes());
         let operands = [self.a, self.b];
-        let [a, b] =
-            [0, 1].map(|i| tensor_map(inputs.sizes, operands[i], (rows[i], input_sizes[i])));
-        let c = tensor_map(self.sizes, self.c, (self.sizes.m, row_sizes[2]));
+        let [a, b] = [0, 1].map(|i| tensor_map(inputs.sizes, operands[i], rows[i], input_sizes[i]));
+        let c = tensor_map(self.sizes, self.c, self.sizes.m, row_sizes[2]);
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
             (Some(a), Some(b)) if a.dtype == b.dtype && a.dtype != DType::F32 => {
@@ -280,9 +281,9 @@ impl<B: Copy> Gemm<B> {
     fn check_elements(&self, check: Check) -> Result<(), KernelError> {
         let [a_rows, b_rows] = self.stored_rows();
         for (name, rows, strides) in [
-            ("the number of elements of a", a_rows, self.a.1),
-            ("the number of elements of b", b_rows, self.b.1),
-            ("the number of elements of c", self.sizes.m, self.c.1),
+            ("the number of elements of a", a_rows, self.a.strides),
+            ("the number of elements of b", b_rows, self.b.strides),
+            ("the number of elements of c", self.sizes.m, self.c.strides),
         ] {
             check.size(name, check.product(name, &[rows, strides.leading])?)?;
         }
@@ -295,12 +296,12 @@ impl<B: Copy> Gemm<B> {
         check: Check,
         [a_sizes, b_sizes, _]: [[usize; 5]; 3],
     ) -> Result<(), KernelError> {
-        if !matches!(self.a.0, TensorView::Bf16(_) | TensorView::Split(_)) {
+        if !matches!(self.a.view, TensorView::Bf16(_) | TensorView::Split(_)) {
             return Ok(());
         }
-        self.a.0.check_vectors(check, &a_sizes)?;
-        self.b.0.check_vectors(check, &b_sizes)?;
-        if self.b.0.dtype() == DType::Nf4 {
+        self.a.view.check_vectors(check, &a_sizes)?;
+        self.b.view.check_vectors(check, &b_sizes)?;
+        if self.b.view.dtype() == DType::Nf4 {
             let ragged = b_sizes.into_iter().find(|size| size % NF4_BLOCK != 0);
             let rule = "NF4 rows must consist of whole blocks of 64 elements if the other operand \
                         is bf16";
@@ -311,7 +312,7 @@ impl<B: Copy> Gemm<B> {
 
     /// The pointer to c.
     fn result(&self) -> Result<Pointer<B, Any>, KernelError> {
-        match (self.c.0, self.a.0) {
+        match (self.c.view, self.a.view) {
             (TensorView::F32(c), _) => Ok(Pointer::output(c, self.accumulate).any()),
             (TensorView::Bf16(c), TensorView::Bf16(_)) if !self.accumulate => {
                 Ok(Pointer::write(c).any())
@@ -330,7 +331,7 @@ impl<B: Copy> Gemm<B> {
     /// multiples of the vector length.
     fn row_sizes(&self) -> [[usize; 5]; 3] {
         let [a, b] = self.row_sizes_of([self.a, self.b]);
-        [a, b, self.c.1.with_row(self.sizes.n)]
+        [a, b, self.c.strides.with_row(self.sizes.n)]
     }
 
     /// [`Gemm::row_sizes`] of the given a and b.
@@ -341,6 +342,6 @@ impl<B: Copy> Gemm<B> {
             Layout::Nn => [k, n],
             Layout::Tn => [m, n],
         };
-        [0, 1].map(|i| operands[i].1.with_row(rows[i]))
+        [0, 1].map(|i| operands[i].strides.with_row(rows[i]))
     }
 }

@@ -4,7 +4,7 @@
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels, WGRAD_KERNELS};
 use super::launch::Gemm;
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::tensor::NF4_BLOCK;
 use crate::{DType, KernelError, Launch, TensorView, View};
@@ -64,7 +64,7 @@ struct Contiguous<B> {
 impl<B: Copy> Contiguous<B> {
     fn launch(self, bias: Option<View<B, f32>>) -> Result<Launch<B>, KernelError> {
         let Self { kernels, compute, operands, sizes, alpha, accumulate } = self;
-        let [a, b, c] = operands.map(|(view, columns)| (view, Strides::contiguous(columns)));
+        let [a, b, c] = operands.map(|(view, columns)| Operand::contiguous(view, columns));
         let sizes = GemmSizes::single(sizes);
         Gemm { kernels, compute, a, b, c, bias, sizes, alpha, accumulate }.launch()
     }

@@ -3,7 +3,18 @@
 use crate::TensorView;
 
 /// An operand and its strides.
-pub(crate) type Operand<B> = (TensorView<B>, Strides);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand<B> {
+    pub(crate) view: TensorView<B>,
+    pub(crate) strides: Strides,
+}
+
+impl<B> Operand<B> {
+    /// A contiguous matrix with `columns` columns in memory.
+    pub(crate) fn contiguous(view: TensorView<B>, columns: usize) -> Self {
+        Self { view, strides: Strides::contiguous(columns) }
+    }
+}
 
 /// The strides of one operand, in elements.
 #[derive(Clone, Copy, Debug, Default)]

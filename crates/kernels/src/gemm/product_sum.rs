@@ -12,7 +12,7 @@ use retrograph_kernel_abi::gemm::MAX_ADDED_PRODUCTS;
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels};
 use super::launch::{AddedProduct, Gemm};
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
@@ -29,7 +29,7 @@ struct Sum<B> {
 impl<B: Copy> Sum<B> {
     fn launch(self, bias: Option<View<B, f32>>) -> Result<Launch<B>, KernelError> {
         let Self { kernels, operands, sizes, added } = self;
-        let [a, b, c] = operands.map(|(view, columns)| (view, Strides::contiguous(columns)));
+        let [a, b, c] = operands.map(|(view, columns)| Operand::contiguous(view, columns));
         let (compute, sizes) = (DType::Bf16, GemmSizes::single(sizes));
         let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha: 1.0, accumulate: false };
         gemm.launch_with(&added, Vec::new())

@@ -5,7 +5,7 @@ use retrograph_kernel_abi::gemm::{GemmQkvRopeParameters, QKV_ROPE, QKV_ROPE_HEAD
 
 use super::kernels::QKV_ROPE_FPROP_KERNELS;
 use super::launch::{AddedProduct, Gemm};
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand, Strides};
 use super::problem::GemmProblem;
 use super::tensor_map::matrix_maps;
 use crate::attention::{AttentionRope, AttentionShape};
@@ -80,9 +80,9 @@ impl<B: Copy> QkvRopeFprop<B> {
         let gemm = Gemm {
             kernels,
             compute: DType::Bf16,
-            a: (x.into(), a),
-            b: (queries.w.into(), a),
-            c: (queries.y.into(), c),
+            a: Operand { view: x.into(), strides: a },
+            b: Operand { view: queries.w.into(), strides: a },
+            c: Operand { view: queries.y.into(), strides: c },
             bias: queries.bias,
             sizes: GemmSizes::single([rows, columns, inputs]),
             alpha: 1.0,

@@ -189,7 +189,7 @@ impl<B: Copy> Operands<B> {
         let rule = "rows must divide x, and inputs must be a multiple of 8";
         let inputs = x.len() / rows;
         let holds = x.len().is_multiple_of(*rows) && inputs.is_multiple_of(8);
-        check.rule(holds, rule, (*rows, x.len()))?;
+        check.rule(holds, rule, [*rows, x.len()])?;
         let rule = "a launch has one to three layers";
         let fits = (1..=abi::SKINNY_MAX_LAYERS).contains(&layers.len());
         check.rule(fits, rule, layers.len())?;

@@ -11,7 +11,7 @@ use retrograph_kernel_abi::gemm as abi;
 use super::GemmShape;
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, WGRAD_KERNELS};
 use super::launch::Gemm;
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand, Strides};
 use crate::checks::Check;
 use crate::geometry::per_vec4;
 use crate::launch::{ArgumentTypes, Pointer};
@@ -66,9 +66,9 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
         Gemm {
             kernels: FPROP_KERNELS,
             compute,
-            a: (x, columns),
-            b: (w, columns),
-            c: (partials.into(), planes(rows, outputs)),
+            a: Operand { view: x, strides: columns },
+            b: Operand { view: w, strides: columns },
+            c: Operand { view: partials.into(), strides: planes(rows, outputs) },
             bias: None,
             sizes: GemmSizes { batches: splits, ..GemmSizes::single([rows, outputs, split_k]) },
             alpha: 1.0,
@@ -124,9 +124,15 @@ impl<B: Copy, W: Into<TensorView<B>>, Y: Into<TensorView<B>>> DgradSplitK<B, W, 
         Gemm {
             kernels: DGRAD_KERNELS,
             compute,
-            a: (grad_out, Strides { leading: outputs, batch: split_k, ..Strides::default() }),
-            b: (w, Strides { leading: inputs, batch: w_split, ..Strides::default() }),
-            c: (partials.into(), planes(rows, inputs)),
+            a: Operand {
+                view: grad_out,
+                strides: Strides { leading: outputs, batch: split_k, ..Strides::default() },
+            },
+            b: Operand {
+                view: w,
+                strides: Strides { leading: inputs, batch: w_split, ..Strides::default() },
+            },
+            c: Operand { view: partials.into(), strides: planes(rows, inputs) },
             bias: None,
             sizes: GemmSizes { batches: splits, ..GemmSizes::single([rows, inputs, split_k]) },
             alpha: 1.0,
@@ -181,9 +187,9 @@ impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> WgradSplitK<B, Y, 
         Gemm {
             kernels: WGRAD_KERNELS,
             compute,
-            a: (grad_out, split(outputs)),
-            b: (x, split(inputs)),
-            c: (partials.into(), planes(outputs, inputs)),
+            a: Operand { view: grad_out, strides: split(outputs) },
+            b: Operand { view: x, strides: split(inputs) },
+            c: Operand { view: partials.into(), strides: planes(outputs, inputs) },
             bias: None,
             sizes: GemmSizes { batches: splits, ..GemmSizes::single([outputs, inputs, split_k]) },
             alpha: 1.0,
@@ -196,7 +202,7 @@ impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> WgradSplitK<B, Y, 
 /// Length of one split of a contraction of `k`.
 fn split_length(check: Check, k: usize, splits: usize) -> Result<usize, KernelError> {
     let divides = splits > 0 && k.is_multiple_of(splits);
-    check.rule(divides, "the number of splits must divide the contraction", (splits, k))?;
+    check.rule(divides, "the number of splits must divide the contraction", [splits, k])?;
     Ok(k / splits)
 }
 

@@ -10,7 +10,7 @@ use retrograph_kernel_abi::gemm::{GemmSwiGluBackwardParameters, GemmSwiGluParame
 use super::GemmShape;
 use super::kernels::{SWIGLU_DGRAD_KERNELS, SWIGLU_FPROP_KERNELS};
 use super::launch::{AddedProduct, Gemm};
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand, Strides};
 use super::tensor_map::matrix_maps;
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
@@ -58,9 +58,9 @@ impl<B: Copy> SwiGluFprop<B> {
         let gemm = Gemm {
             kernels,
             compute: DType::Bf16,
-            a: (x.into(), x_columns),
-            b: (w_gate.into(), w_columns),
-            c: (out.into(), columns),
+            a: Operand { view: x.into(), strides: x_columns },
+            b: Operand { view: w_gate.into(), strides: w_columns },
+            c: Operand { view: out.into(), strides: columns },
             bias: None,
             sizes: GemmSizes::single([rows, outputs, inputs]),
             alpha: 1.0,
@@ -135,9 +135,9 @@ impl<B: Copy> SwiGluDgrad<B> {
         let gemm = Gemm {
             kernels,
             compute: DType::Bf16,
-            a: (TensorView::Bf16(grad_out), dy_columns),
-            b: (w.into(), columns),
-            c: (grad_gate.into(), columns),
+            a: Operand { view: TensorView::Bf16(grad_out), strides: dy_columns },
+            b: Operand { view: w.into(), strides: columns },
+            c: Operand { view: grad_gate.into(), strides: columns },
             bias: None,
             sizes: GemmSizes::single([rows, inputs, outputs]),
             alpha: 1.0,

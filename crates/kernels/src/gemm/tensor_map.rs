@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 
-use super::operand::{GemmSizes, Operand, Strides};
+use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::launch::TensorMapArgument;
 use crate::{KernelError, TensorView, View};
@@ -22,7 +22,7 @@ pub(super) fn matrix_maps<B: Copy, const N: usize>(
         Some(at) => {
             let (view, [_, columns]) = matrices[at];
             check.rule(columns > 0, "the contraction must not be empty", columns)?;
-            check.rule(false, rule, (view.byte_range().start, columns)).map(|()| maps)
+            check.rule(false, rule, [view.byte_range().start, columns]).map(|()| maps)
         }
         None => Ok(maps),
     }
@@ -33,16 +33,18 @@ fn matrix_map<B: Copy>(
     view: View<B, bf16>,
     [rows, columns]: [usize; 2],
 ) -> Option<TensorMapArgument<B>> {
-    let (sizes, strides) = (GemmSizes::single([rows, columns, 0]), Strides::contiguous(columns));
-    tensor_map(sizes, (view.into(), strides), (rows, strides.with_row(columns)))
+    let operand = Operand::contiguous(view.into(), columns);
+    let row_sizes = operand.strides.with_row(columns);
+    tensor_map(GemmSizes::single([rows, columns, 0]), operand, rows, row_sizes)
 }
 
 /// The tensor map of an operand; `None` if it is empty, its rows are not vectorizable, or its
 /// planes are not a single stride apart.
 pub(super) fn tensor_map<B: Copy>(
     sizes: GemmSizes,
-    (view, strides): Operand<B>,
-    (rows, row_sizes): (usize, [usize; 5]),
+    Operand { view, strides }: Operand<B>,
+    rows: usize,
+    row_sizes: [usize; 5],
 ) -> Option<TensorMapArgument<B>> {
     let (buffer, range, [width, height]) = match view {
         TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),

@@ -6,7 +6,7 @@ use retrograph_kernel_abi::gemm::{GemmSquaresParameters, SQUARES_BLOCK};
 use super::GemmShape;
 use super::kernels::WGRAD_KERNELS;
 use super::launch::Gemm;
-use super::operand::{GemmSizes, Strides};
+use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, Launch, TensorView, View};
@@ -53,7 +53,7 @@ impl<B: Copy, W: Into<TensorView<B>>> WgradSquares<B, W> {
         check.length("squares", squares, WgradSquares::partials(shape))?;
         let GemmShape { rows, inputs, outputs } = shape;
         let [a, b, c] = [(grad_out, outputs), (x, inputs), (grad_weight, inputs)]
-            .map(|(view, columns)| (view, Strides::contiguous(columns)));
+            .map(|(view, columns)| Operand::contiguous(view, columns));
         let (sizes, bias) = (GemmSizes::single([outputs, inputs, rows]), None);
         let (kernels, compute, alpha, accumulate) = (WGRAD_KERNELS, DType::Bf16, 1.0, false);
         let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha, accumulate };

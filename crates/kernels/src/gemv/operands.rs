@@ -78,7 +78,7 @@ impl<'a, B: Copy> Operands<'a, B> {
         let vectorized = self.is_vectorized();
         let rule = "x, gamma and matrices in f32 must start at multiples of 16 bytes if w is NF4";
         let holds = vectorized || self.dtype() != DType::Nf4;
-        check.rule(holds, rule, (x.byte_range().start, x.len()))?;
+        check.rule(holds, rule, [x.byte_range().start, x.len()])?;
         let (prefetch, prefetch_bytes) = prefetch.map_or((Pointer::null(), 0), prefetched);
         let parameters = GemvParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
@@ -121,8 +121,8 @@ impl<'a, B: Copy> Operands<'a, B> {
     /// Checks all lengths and returns the outputs of each matrix.
     fn check(self, check: Check, kernel: &Kernel) -> Result<Outputs, KernelError> {
         let Self { x, norm, layers, lora_a, .. } = self;
-        let counts = (layers.len(), lora_a.len());
-        let fits = (1..=GEMV_MAX_LAYERS).contains(&counts.0) && counts.1 <= GEMV_MAX_LAYERS;
+        let counts = [layers.len(), lora_a.len()];
+        let fits = (1..=GEMV_MAX_LAYERS).contains(&counts[0]) && counts[1] <= GEMV_MAX_LAYERS;
         check.rule(
             fits,
             "a launch has one to three layers and up to three LoRA matrices",
@@ -132,8 +132,8 @@ impl<'a, B: Copy> Operands<'a, B> {
         check.rule(lora_a.is_empty() || self.dtype() != DType::Nf4, rule, counts)?;
         if let Some(NormPrologue { gamma, eps }) = norm {
             check.length("gamma", gamma, x.len())?;
-            check.constant("eps", eps, (eps >= 0.0, "not negative"))?;
-            check.rule(!x.is_empty(), "a norm needs at least one element", (x.len(), 1))?;
+            check.constant("eps", eps, eps >= 0.0, "not negative")?;
+            check.rule(!x.is_empty(), "a norm needs at least one element", [x.len(), 1])?;
         }
         let (mut outputs, mut lora_ranks) = ([0; GEMV_MAX_LAYERS], [0; GEMV_MAX_LAYERS]);
         for (size, GemvLayer { w, bias, y }) in outputs.iter_mut().zip(layers) {
@@ -145,7 +145,7 @@ impl<'a, B: Copy> Operands<'a, B> {
             }
             let rule = "all layers of a launch must have weights of one type";
             let same = w.dtype() == self.dtype();
-            check.rule(same, rule, (layers.len(), kernel.entries.len()))?;
+            check.rule(same, rule, [layers.len(), kernel.entries.len()])?;
             if let Some(bias) = bias {
                 check.length("bias", *bias, y.len())?;
             }

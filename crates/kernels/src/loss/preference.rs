@@ -117,10 +117,10 @@ impl<B: Copy> Preference<B> {
         check.length("rejected", rejected, pairs)?;
         check.length("correct", self.correct, pairs)?;
         let beta = self.beta.is_finite() && self.beta > 0.0;
-        check.constant("beta", self.beta, (beta, "finite and above 0"))?;
+        check.constant("beta", self.beta, beta, "finite and above 0")?;
         let holds = (0.0..0.5).contains(&self.label_smoothing);
-        let rule = (holds, "at least 0 and below 0.5");
-        check.constant("label_smoothing", self.label_smoothing, rule)?;
+        let rule = "at least 0 and below 0.5";
+        check.constant("label_smoothing", self.label_smoothing, holds, rule)?;
         let pairs = check.at_most("pairs", pairs, MAX_GRID_X)?;
         let parameters = abi::PreferenceParameters::<ArgumentTypes<B>> {
             ratios: Pointer::read(self.ratios),
@@ -162,7 +162,7 @@ impl<B: Copy> ScaleRows<B> {
         let check = Check(SCALE_ROWS.name);
         let even = !scales.is_empty() && rows > 0 && rows.is_multiple_of(scales.len());
         let rule = "rows must be a multiple of the number of scales, and neither may be 0";
-        check.rule(even, rule, (rows, scales.len()))?;
+        check.rule(even, rule, [rows, scales.len()])?;
         let width = x.len() / rows;
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("x", x, elements)?;

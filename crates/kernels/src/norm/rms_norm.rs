@@ -70,7 +70,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
         y.check(check, "y", elements)?;
         check.length("rstd", self.rstd, self.rows)?;
         let holds = self.eps.is_finite() && self.eps >= 0.0;
-        check.constant("eps", self.eps, (holds, "finite and not negative"))?;
+        check.constant("eps", self.eps, holds, "finite and not negative")?;
         if let Some(ResidualAdd { residual, sum }) = self.residual {
             check.elements("residual", residual.len(), elements)?;
             check.length("sum", sum, elements)?;

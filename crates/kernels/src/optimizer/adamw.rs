@@ -103,12 +103,12 @@ impl<B: Copy> AdamW<'_, B> {
     fn check_constants(&self, check: Check) -> Result<(), KernelError> {
         for (name, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
             let holds = (0.0..1.0).contains(&beta);
-            check.constant(name, beta as f32, (holds, "at least 0 and below 1"))?;
+            check.constant(name, beta as f32, holds, "at least 0 and below 1")?;
         }
         let decays = self.tensors.iter().map(|tensor| ("weight_decay", tensor.weight_decay));
         for (name, value) in decays.chain([("eps", self.eps)]) {
             let holds = value.is_finite() && value >= 0.0;
-            check.constant(name, value, (holds, "finite and not negative"))?;
+            check.constant(name, value, holds, "finite and not negative")?;
         }
         Ok(())
     }

@@ -133,7 +133,7 @@ impl<B: Copy> ClipFactor<B> {
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
         check.length("scale", self.scale, 1)?;
         check.length("norm", self.norm, 1)?;
-        check.constant("max_norm", self.max_norm, (self.max_norm > 0.0, "positive"))?;
+        check.constant("max_norm", self.max_norm, self.max_norm > 0.0, "positive")?;
         if let Some(guard) = self.guard {
             check.length("guard.loss", guard.loss, 1)?;
             check.length("guard.step", guard.step, 1)?;

@@ -78,11 +78,11 @@ impl<B: Copy> LrSchedule<B> {
         check.length("step", self.step, 1)?;
         check.length("scalars", self.scalars, Self::SCALARS)?;
         for (name, rate) in [("peak_lr", self.peak_lr), ("min_lr", self.min_lr)] {
-            check.constant(name, rate as f32, (rate.is_finite(), "finite"))?;
+            check.constant(name, rate as f32, rate.is_finite(), "finite")?;
         }
         for (name, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
             let holds = (0.0..1.0).contains(&beta);
-            check.constant(name, beta as f32, (holds, "at least 0 and below 1"))?;
+            check.constant(name, beta as f32, holds, "at least 0 and below 1")?;
         }
         let parameters = abi::LrScheduleParameters::<ArgumentTypes<B>> {
             step: Pointer::read(self.step),

@@ -101,7 +101,7 @@ impl<B: Copy> Rope<'_, B> {
             TokenPositions::Each(positions) => (None, Some(positions), 1),
         };
         let enough = positions >= needed;
-        check.rule(enough, "the tables must have a row for each position", (positions, needed))?;
+        check.rule(enough, "the tables must have a row for each position", [positions, needed])?;
         let angles = check.product("positions × pairs", &[positions, half])?;
         check.length("cos", cos, angles)?;
         check.length("sin", sin, angles)?;

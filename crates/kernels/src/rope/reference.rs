@@ -4,7 +4,8 @@
 /// `[seq, head_dim ÷ 2]`; the inverse rotates back.
 pub fn rope(
     x: &[f64],
-    (cos, sin): (&[f64], &[f64]),
+    cos: &[f64],
+    sin: &[f64],
     [seq, heads, head_dim]: [usize; 3],
     inverse: bool,
 ) -> Vec<f64> {

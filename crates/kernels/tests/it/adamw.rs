@@ -117,15 +117,16 @@ impl Tensor {
 }
 
 /// The tensors after one update at `step`; the buffers start `shift` elements before them.
-fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -> Vec<Tensor> {
-    scaled(tensors, step, (halt, shift), None)
+fn updated(tensors: &[Tensor], step: u32, halt: Option<u32>, shift: usize) -> Vec<Tensor> {
+    scaled(tensors, step, halt, shift, None)
 }
 
 /// As [`updated`], with a scale of the gradients.
 fn scaled(
     tensors: &[Tensor],
     step: u32,
-    (halt, shift): (Option<u32>, usize),
+    halt: Option<u32>,
+    shift: usize,
     grad_scale: Option<f32>,
 ) -> Vec<Tensor> {
     let device = Device::new();
@@ -209,7 +210,7 @@ fn an_update_matches_its_reference() {
     let mut data = Data::new("adamw");
     for step in [0, 7, 1_000_000] {
         let tensors = list(&mut data);
-        let actual = updated(&tensors, step, (Some(0), 0));
+        let actual = updated(&tensors, step, Some(0), 0);
         for (actual, tensor) in actual.iter().zip(&tensors) {
             let expected = expected(tensor, step);
             let (params, moments) = expected.split_at(tensor.param.len());
@@ -221,8 +222,8 @@ fn an_update_matches_its_reference() {
             same_bits(&actual.grad, &tensor.grad, "the gradient is only read");
             actual.check_copy(0);
         }
-        for other in [(Some(0), 0), (None, 0), (Some(0), 1)] {
-            let (shift, other) = (other.1, updated(&tensors, step, other));
+        for (halt, shift) in [(Some(0), 0), (None, 0), (Some(0), 1)] {
+            let other = updated(&tensors, step, halt, shift);
             for (actual, other) in actual.iter().zip(&other) {
                 same_bits(&actual.state(), &other.state(), "repeated, unguarded, unaligned");
                 other.check_copy(shift);
@@ -246,8 +247,8 @@ fn a_gradient_in_bf16_gives_the_bits_of_the_same_values_in_f32() {
     let in_bf16 = tensors.iter().cloned().map(|tensor| Tensor { bf16_grad: true, ..tensor });
     let in_bf16: Vec<_> = in_bf16.collect();
     for (shift, scale) in [(0, None), (1, Some(0.25)), (8, Some(0.0))] {
-        let expected = scaled(&tensors, 7, (None, shift), scale);
-        let found = scaled(&in_bf16, 7, (None, shift), scale);
+        let expected = scaled(&tensors, 7, None, shift, scale);
+        let found = scaled(&in_bf16, 7, None, shift, scale);
         for ((found, expected), before) in found.iter().zip(&expected).zip(&tensors) {
             same_bits(&found.state(), &expected.state(), &format!("{shift} {scale:?}"));
             let bits = |tensor: &Tensor| {
@@ -260,8 +261,7 @@ fn a_gradient_in_bf16_gives_the_bits_of_the_same_values_in_f32() {
     }
     // Tensors of both dtypes in one launch.
     let mixed: Vec<_> = [&tensors[..3], &in_bf16[3..]].concat();
-    let (found, expected) =
-        (scaled(&mixed, 7, (None, 0), None), scaled(&tensors, 7, (None, 0), None));
+    let (found, expected) = (scaled(&mixed, 7, None, 0, None), scaled(&tensors, 7, None, 0, None));
     for (found, expected) in found.iter().zip(&expected) {
         same_bits(&found.state(), &expected.state(), "mixed");
     }
@@ -275,7 +275,7 @@ fn many_steps_match_the_reference() {
     for step in 0..25 {
         let grad = data.uniform(37, 1.0);
         actual[0].grad.clone_from(&grad);
-        actual = updated(&actual, step, (Some(0), 0));
+        actual = updated(&actual, step, Some(0), 0);
         let (beta1, beta2) = BETAS;
         let weight_decay = actual[0].weight_decay.into();
         let constants = AdamWConstants { beta1, beta2, eps: EPS.into(), weight_decay };
@@ -301,7 +301,7 @@ fn nothing_changes_once_training_is_halted() {
     let mut tensors = list(&mut data);
     tensors[3].grad.fill(f32::NAN);
     for halt in [1, 17, u32::MAX] {
-        let after = updated(&tensors, 3, (Some(halt), 0));
+        let after = updated(&tensors, 3, Some(halt), 0);
         for (after, before) in after.iter().zip(&tensors) {
             same_bits(&after.state(), &before.state(), "halted");
             assert_eq!(after.copy, before.copy);
@@ -326,8 +326,8 @@ fn grad_scale_has_the_bits_of_clipping() {
                 Tensor { grad: device.download(grad), ..tensor.clone() }
             })
             .collect();
-        let expected = updated(&clipped, 7, (Some(0), 0));
-        let found = scaled(&tensors, 7, (Some(0), 0), Some(factor));
+        let expected = updated(&clipped, 7, Some(0), 0);
+        let found = scaled(&tensors, 7, Some(0), 0, Some(factor));
         for (found, expected) in found.iter().zip(&expected) {
             same_bits(&found.state(), &expected.state(), &format!("a factor of {factor:e}"));
             assert_eq!(found.copy, expected.copy);
@@ -347,7 +347,7 @@ fn a_copy_rounds_ties_to_even() {
     let [grad, first, second] = [(); 3].map(|()| zeros.clone());
     let copy = Some(vec![POISON; param.len()]);
     let tensor = Tensor { param, grad, first, second, copy, weight_decay: 0.0, bf16_grad: false };
-    let after = &updated(&[tensor], 0, (None, 0))[0];
+    let after = &updated(&[tensor], 0, None, 0)[0];
     let copy = after.copy.as_ref().unwrap();
     let bits: Vec<u16> = copy.iter().map(|copy| copy.to_bits()).collect();
     assert_eq!(bits[..5], [0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x8000]);
@@ -366,7 +366,7 @@ fn extreme_gradients_move_a_parameter_by_about_the_rate() {
             weight_decay: 0.0,
             bf16_grad: false,
         };
-        let after = &updated(std::slice::from_ref(&tensor), 0, (None, 0))[0];
+        let after = &updated(std::slice::from_ref(&tensor), 0, None, 0)[0];
         let wide = expected(&tensor, 0);
         // The square of 1e-30 is 0 in f32, but the step is far below eps · rate anyway.
         Tolerance::relative(1e-6).check(&after.param, &wide[..4], &format!("gradient {scale:e}"));

@@ -41,11 +41,20 @@ fn lens(s: AttentionShape) -> [usize; 3] {
 type F32 = View<u64, f32>;
 type Reference = fn(&[f64], &[f64], AttentionShape) -> Vec<f64>;
 
-/// Runs a product twice and compares it with its reference.
+/// The expected result: `factor` times `reference`, where an element is a sum of `terms` products.
+struct Expected {
+    reference: Reference,
+    factor: f32,
+    terms: usize,
+}
+
+/// Runs a product with `len` elements twice and compares it with its reference.
 fn check(
-    (what, shape): (&str, AttentionShape),
-    (left, right, len): (&[f32], &[f32], usize),
-    (reference, factor, terms): (Reference, f32, usize),
+    what: &str,
+    shape: AttentionShape,
+    [left, right]: [&[f32]; 2],
+    len: usize,
+    Expected { reference, factor, terms }: Expected,
     launch: impl Fn(F32, F32, F32) -> Result<Launch<u64>, KernelError>,
 ) -> Vec<f32> {
     let run = || {
@@ -74,37 +83,30 @@ fn products_match_their_references() {
         let p = data.uniform(score, 2.0);
         let (d, s, g) = (shape.head_dim, shape.seq, shape.seq * shape.heads / shape.kv_heads);
         let scale = SCALE;
-        check(("scores", shape), (&q, &k, score), (scores, SCALE, d), |q, k, scores| {
+        let expected = Expected { reference: scores, factor: SCALE, terms: d };
+        check("scores", shape, [&q, &k], score, expected, |q, k, scores| {
             AttentionScores { q, k, scores, shape, scale }.launch()
         });
-        check(("values", shape), (&p, &k, query), (values, 1.0, s), |probs, v, out| {
+        let expected = Expected { reference: values, factor: 1.0, terms: s };
+        check("values", shape, [&p, &k], query, expected, |probs, v, out| {
             AttentionValues { probs, v, out, shape }.launch()
         });
-        check(
-            ("grad_probs", shape),
-            (&q, &k, score),
-            (scores, 1.0, d),
-            |grad_out, v, grad_probs| {
-                AttentionGradProbs { grad_out, v, grad_probs, shape }.launch()
-            },
-        );
-        check(
-            ("grad_v", shape),
-            (&p, &q, key),
-            (grad_values, 1.0, g),
-            |probs, grad_out, grad_v| AttentionGradV { probs, grad_out, grad_v, shape }.launch(),
-        );
-        check(("grad_q", shape), (&p, &k, query), (values, SCALE, s), |grad_scores, k, grad_q| {
+        let expected = Expected { reference: scores, factor: 1.0, terms: d };
+        check("grad_probs", shape, [&q, &k], score, expected, |grad_out, v, grad_probs| {
+            AttentionGradProbs { grad_out, v, grad_probs, shape }.launch()
+        });
+        let expected = Expected { reference: grad_values, factor: 1.0, terms: g };
+        check("grad_v", shape, [&p, &q], key, expected, |probs, grad_out, grad_v| {
+            AttentionGradV { probs, grad_out, grad_v, shape }.launch()
+        });
+        let expected = Expected { reference: values, factor: SCALE, terms: s };
+        check("grad_q", shape, [&p, &k], query, expected, |grad_scores, k, grad_q| {
             AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch()
         });
-        check(
-            ("grad_k", shape),
-            (&p, &q, key),
-            (grad_values, SCALE, g),
-            |grad_scores, q, grad_k| {
-                AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch()
-            },
-        );
+        let expected = Expected { reference: grad_values, factor: SCALE, terms: g };
+        check("grad_k", shape, [&p, &q], key, expected, |grad_scores, q, grad_k| {
+            AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch()
+        });
     }
 }
 

@@ -23,7 +23,7 @@ const SHAPES: [[usize; 5]; 8] = [
 ];
 
 /// The tensor `[batch, seq, heads, head_dim]` rotated back token by token.
-fn rotated_back(case: &Case, (x, heads): (&[f32], usize), tables: &RopeCase) -> Vec<f64> {
+fn rotated_back(case: &Case, x: &[f32], heads: usize, tables: &RopeCase) -> Vec<f64> {
     let (seq, head_dim) = (case.shape.seq, case.shape.head_dim);
     let (cos, sin) = (doubles(&tables.cos), doubles(&tables.sin));
     let half = head_dim / 2;
@@ -31,8 +31,8 @@ fn rotated_back(case: &Case, (x, heads): (&[f32], usize), tables: &RopeCase) -> 
         let counted = (index % seq) as u32;
         let position = tables.token_positions.as_ref().map_or(counted, |tokens| tokens[index]);
         let first = (position as usize).min(tables.positions - 1) * half;
-        let angles = (&cos[first..first + half], &sin[first..first + half]);
-        rope(&doubles(x), angles, [1, heads, head_dim], true)
+        let [cos, sin] = [&cos, &sin].map(|table| &table[first..first + half]);
+        rope(&doubles(x), cos, sin, [1, heads, head_dim], true)
     };
     x.chunks(heads * head_dim).enumerate().flat_map(token).collect()
 }
@@ -52,8 +52,8 @@ fn gradients_are_rotated_back(device: impl Fn() -> Device, shapes: &[[usize; 5]]
             let tokens = (0..batch * seq).map(|token| (token * 7 % (seq + 2)) as u32);
             let token_positions = has_positions.then(|| tokens.collect());
             let tables = RopeCase { cos, sin, positions, token_positions };
-            let expected_q = rotated_back(&case, (&plain.q, heads), &tables);
-            let expected_k = rotated_back(&case, (&plain.k, kv_heads), &tables);
+            let expected_q = rotated_back(&case, &plain.q, heads, &tables);
+            let expected_k = rotated_back(&case, &plain.k, kv_heads, &tables);
             case.rope = Some(tables);
             let results = case.run_on(&device(), splits);
             let what = format!("{sizes:?} in {splits}, positions given: {has_positions}");

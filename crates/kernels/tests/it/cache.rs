@@ -80,7 +80,7 @@ impl Case {
             }
             (held, device.upload(&own))
         });
-        let caches = caches(&device, self.format, ([&keys, &values], self.shift));
+        let caches = caches(&device, self.format, [&keys, &values], self.shift);
         let splits = shape.heads * shape.splits();
         let partials = device.unwritten(splits * shape.head_dim);
         let (stats, out) = (device.unwritten(splits * 2), device.unwritten(self.q.len()));
@@ -114,7 +114,7 @@ impl Case {
         let (seen, capacity) = (self.position + 1, self.shape.capacity);
         let first = self.window.map_or(0, |window| seen.saturating_sub(window as usize));
         let positions = first..seen.min(capacity);
-        decode_attention(&q, (&keys, &values), positions, (self.shape, self.scale.into()))
+        decode_attention(&q, &keys, &values, positions, self.shape, self.scale.into())
     }
 
     fn check(&self, what: &str) -> Vec<f32> {
@@ -292,10 +292,10 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
         let row = heads * head_dim;
         for token in 0..count {
             let q = doubles(&q[token * row..][..row]);
-            let caches = (&*doubles(&all_k), &*doubles(&all_v));
+            let (keys, values) = (doubles(&all_k), doubles(&all_v));
             let seen = start + token + 1;
             let first = window.map_or(0, |window| seen.saturating_sub(window as usize));
-            let expected = decode_attention(&q, caches, first..seen, (shape, scale.into()));
+            let expected = decode_attention(&q, &keys, &values, first..seen, shape, scale.into());
             let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
             tolerance.check(&out[token * row..][..row], &expected, &format!("token {token}"));
         }
@@ -330,8 +330,7 @@ fn positions_start_at_the_device_scalar() {
             let rows = (0..seq).flat_map(|token| table[row(token)..][..head_dim / 2].to_vec());
             rows.map(f64::from).collect()
         };
-        let tables = (&*rows(&cos), &*rows(&sin));
-        let expected = rope(&doubles(&x), tables, [seq, heads, head_dim], false);
+        let expected = rope(&doubles(&x), &rows(&cos), &rows(&sin), [seq, heads, head_dim], false);
         Tolerance::relative(0.0).absolute(1e-6).check(&device.download(out), &expected, "rope");
     }
 }

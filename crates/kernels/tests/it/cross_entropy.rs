@@ -30,12 +30,7 @@ const SIZES: [(usize, usize); 11] = [
 ];
 
 /// Losses and gradient, by warps (0) or by blocks (1).
-fn run(
-    logits: &[f32],
-    targets: &[u32],
-    (vocab, counted): (usize, u32),
-    entry: usize,
-) -> [Vec<f32>; 2] {
+fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize) -> [Vec<f32>; 2] {
     let once = || {
         let device = Device::new();
         let (rows, gradient) = (targets.len(), device.upload(logits));
@@ -62,8 +57,8 @@ fn run(
 
 /// Compares with the reference.
 #[track_caller]
-fn check(logits: &[f32], targets: &[u32], (vocab, counted): (usize, u32), entry: usize) {
-    let [losses, gradient] = run(logits, targets, (vocab, counted), entry);
+fn check(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize) {
+    let [losses, gradient] = run(logits, targets, vocab, counted, entry);
     let logits = doubles(logits);
     let expected = cross_entropy(&logits, targets, vocab);
     // Rounding of the difference to the maximum, of the sum and of its logarithm.
@@ -84,7 +79,7 @@ fn losses_and_gradients_match_the_reference() {
         for (scale, counted) in [(1.0, 1), (30.0, 8), (1e-30, 0), (1e30, 30_011)] {
             let logits = data.uniform(rows * vocab, scale);
             let targets: Vec<u32> = (0..rows).map(|row| (row * 31 % vocab) as u32).collect();
-            check(&logits, &targets, (vocab, counted), entry);
+            check(&logits, &targets, vocab, counted, entry);
         }
     }
 }
@@ -95,8 +90,8 @@ fn unknown_tokens_give_nan_in_their_row_only() {
     for entry in [0, 1] {
         let logits = data.uniform(5 * 37, 2.0);
         let targets = [3, 37, 0, u32::MAX - 1, 36];
-        check(&logits, &targets, (37, 1), entry);
-        let [losses, gradient] = run(&logits, &targets, (37, 1), entry);
+        check(&logits, &targets, 37, 1, entry);
+        let [losses, gradient] = run(&logits, &targets, 37, 1, entry);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|row| losses[row].is_nan()),
             [false, true, false, true, false]
@@ -118,9 +113,9 @@ fn ignored_targets_have_no_loss_and_no_gradient() {
         let some = |(row, &target): (usize, &u32)| if ignored(row) { u32::MAX } else { target };
         let targets: Vec<u32> = all.iter().enumerate().map(some).collect();
         let counted = targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32;
-        check(&logits, &targets, (vocab, counted), entry);
-        let [losses, gradient] = run(&logits, &targets, (vocab, counted), entry);
-        let [full, whole] = run(&logits, &all, (vocab, counted), entry);
+        check(&logits, &targets, vocab, counted, entry);
+        let [losses, gradient] = run(&logits, &targets, vocab, counted, entry);
+        let [full, whole] = run(&logits, &all, vocab, counted, entry);
         for row in 0..rows {
             let places = row * vocab..(row + 1) * vocab;
             let (found, other) = (&gradient[places.clone()], &whole[places]);
@@ -141,8 +136,8 @@ fn nan_in_an_ignored_row_reaches_only_the_gradient() {
     for (entry, special) in [0, 1].into_iter().flat_map(|e| [(e, f32::NAN), (e, f32::INFINITY)]) {
         let mut logits = vec![0.5; 2 * 40];
         logits[7] = special;
-        check(&logits, &[IGNORED_TARGET, 3], (40, 1), entry);
-        let [losses, gradient] = run(&logits, &[IGNORED_TARGET, 3], (40, 1), entry);
+        check(&logits, &[IGNORED_TARGET, 3], 40, 1, entry);
+        let [losses, gradient] = run(&logits, &[IGNORED_TARGET, 3], 40, 1, entry);
         assert_eq!(losses[0], 0.0);
         assert!(gradient[..40].iter().all(|g| g.is_nan()));
         assert!(losses[1].is_finite() && gradient[40..].iter().all(|g| g.is_finite()));
@@ -159,7 +154,7 @@ fn special_logits_are_as_documented() {
                 for (x, special) in logits[40..80].iter_mut().skip(start).zip(&specials) {
                     *x = *special;
                 }
-                check(&logits, &[1, target, 2], (40, 1), entry);
+                check(&logits, &[1, target, 2], 40, 1, entry);
             }
         }
     }
@@ -171,7 +166,7 @@ fn the_gradient_matches_finite_differences() {
     let (rows, vocab) = (4, 11);
     let logits = data.uniform(rows * vocab, 3.0);
     let targets = [0, 10, 4, 4];
-    let [_, gradient] = run(&logits, &targets, (vocab, rows as u32), 0);
+    let [_, gradient] = run(&logits, &targets, vocab, rows as u32, 0);
     let mean = |x: &[f64]| cross_entropy(x, &targets, vocab).iter().sum::<f64>() / rows as f64;
     let expected = differences(&doubles(&logits), 1e-4, mean);
     Tolerance::relative(1e-5).absolute(1e-6).check(&gradient, &expected, "differences");

@@ -43,7 +43,9 @@ impl Case {
     fn new(
         data: &mut Data,
         sizes: [usize; 4],
-        (position, rank, format): (usize, usize, Format),
+        position: usize,
+        rank: usize,
+        format: Format,
     ) -> Self {
         let shape = shape(sizes);
         let KvCacheShape { capacity, heads, kv_heads, head_dim } = shape;
@@ -64,7 +66,7 @@ impl Case {
 
     /// The output and both caches.
     fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
-        run(&[self], (data_of, self.shape.capacity)).remove(0)
+        run(&[self], data_of, self.shape.capacity).remove(0)
     }
 
     fn scale(&self) -> f32 {
@@ -76,7 +78,7 @@ impl Case {
         let head_dim = self.shape.head_dim;
         let (cos, sin) = rope_tables(POSITIONS, head_dim, 100.0);
         let row = self.position * head_dim / 2..(self.position + 1) * head_dim / 2;
-        let tables = (&doubles(&cos[row.clone()])[..], &doubles(&sin[row])[..]);
+        let (cos, sin) = (doubles(&cos[row.clone()]), doubles(&sin[row]));
         [0, 1, 2].map(|at| {
             let Part { x, t, b } = &self.parts[at];
             let mut values = doubles(x);
@@ -92,7 +94,7 @@ impl Case {
             if let Some(gamma) = &self.gammas[at] {
                 values = rms_norm(&values, &doubles(gamma), EPS.into()).y;
             }
-            rope(&values, tables, [1, x.len() / head_dim, head_dim], false)
+            rope(&values, &cos, &sin, [1, x.len() / head_dim, head_dim], false)
         })
     }
 
@@ -130,7 +132,7 @@ impl Case {
         let start =
             self.window.map_or(0, |window| (self.position + 1).saturating_sub(window as usize));
         let (seen, scale) = (start..capacity, self.scale().into());
-        let out = decode_attention(&q, (keys, values), seen, (self.shape, scale));
+        let out = decode_attention(&q, keys, values, seen, self.shape, scale);
         Tolerance::relative(tolerance / 2.0).absolute(tolerance).check(&found[0], &out, what);
         if self.format == Format::Bf16 {
             assert!(
@@ -145,7 +147,7 @@ impl Case {
 
 /// The output and both caches of each sequence, all in one launch. Sequences share everything
 /// except their activations, position and caches, which have `cache_positions` positions each.
-fn run(sequences: &[&Case], (data_of, cache_positions): ([bool; 3], usize)) -> Vec<[Vec<f32>; 3]> {
+fn run(sequences: &[&Case], data_of: [bool; 3], cache_positions: usize) -> Vec<[Vec<f32>; 3]> {
     let (device, first) = (Device::new(), sequences[0]);
     let shape = first.shape;
     let all = |part: &dyn Fn(&Case) -> Vec<f32>| {
@@ -174,7 +176,7 @@ fn run(sequences: &[&Case], (data_of, cache_positions): ([bool; 3], usize)) -> V
         };
         sequences.iter().flat_map(of_sequence).collect::<Vec<_>>()
     });
-    let caches = caches(&device, first.format, ([&past[0], &past[1]], 0));
+    let caches = caches(&device, first.format, [&past[0], &past[1]], 0);
     let splits = sequences.len() * shape.heads * shape.splits();
     let partials = device.unwritten(splits * shape.head_dim);
     let stats = device.unwritten(splits * 2);
@@ -217,7 +219,7 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
         for format in [Format::F32, Format::Bf16] {
             let mut sequences: Vec<_> = positions
                 .iter()
-                .map(|&position| Case::new(&mut data, sizes, (position, rank, format)))
+                .map(|&position| Case::new(&mut data, sizes, position, rank, format))
                 .collect();
             let shared = sequences[0].parts.each_ref().map(|part| part.b.clone());
             let gammas = sequences[0].gammas.clone();
@@ -228,7 +230,7 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
             let all: Vec<_> = sequences.iter().collect();
             for more in [0, 9] {
                 let (capacity, width) = (sizes[0], sizes[2] * sizes[3]);
-                let together = run(&all, ([true; 3], capacity + more));
+                let together = run(&all, [true; 3], capacity + more);
                 for (sequence, found) in sequences.iter().zip(together) {
                     let what = format!("{sizes:?} at {} of {more} more", sequence.position);
                     let [out, caches @ ..] = found;
@@ -268,7 +270,7 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
         ([16_640, 16, 4, 20], 299, 4),
     ] {
         for format in [Format::F32, Format::Bf16] {
-            let mut case = Case::new(&mut data, sizes, (position, rank, format));
+            let mut case = Case::new(&mut data, sizes, position, rank, format);
             case.check([true; 3], &format!("{sizes:?} at {position} {format:?} rank {rank}"));
             case.check([true, false, true], "some updates");
             case.gammas = [None, None];
@@ -286,7 +288,7 @@ fn products_with_a_bf16_cache_have_the_precision_of_f32() {
         [([64, 8, 1, 128], 2, 1.0, 1.2e-6), ([64, 8, 1, 128], 60, 20.0, 1e-5)]
     {
         for _ in 0..4 {
-            let mut case = Case::new(&mut data, sizes, (position, 0, Format::Bf16));
+            let mut case = Case::new(&mut data, sizes, position, 0, Format::Bf16);
             case.gammas = [None, None];
             case.parts[0].x.iter_mut().for_each(|q| *q *= size_of_q);
             case.check_within(tolerance, [false; 3], &format!("{sizes:?} at {position}"));
@@ -301,12 +303,12 @@ fn the_heads_of_a_block_change_no_bit() {
         [(2, 64, 63), (3, 6, 129), (6, 128, 100), (8, 130, 64), (11, 16, 70), (5, 256, 5)]
     {
         for format in [Format::F32, Format::Bf16] {
-            let case = Case::new(&mut data, [1024, heads, 1, head_dim], (position, 4, format));
+            let case = Case::new(&mut data, [1024, heads, 1, head_dim], position, 4, format);
             let alone = case.run([true; 3]).concat();
             // The more sequences there are, the more heads a block has.
             for blocks in 1..=heads {
                 let sequences = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
-                for found in run(&sequences, ([true; 3], case.shape.capacity)) {
+                for found in run(&sequences, [true; 3], case.shape.capacity) {
                     let what =
                         format!("{heads} heads of {head_dim} in {blocks} blocks, {format:?}");
                     same_bits(&found.concat(), &alone, &what);
@@ -320,12 +322,12 @@ fn the_heads_of_a_block_change_no_bit() {
 fn the_splits_of_a_block_change_no_bit() {
     let mut data = Data::new("cache splits of a block");
     for format in [Format::F32, Format::Bf16] {
-        let first = Case::new(&mut data, [1024, 2, 1, 8], (1023, 4, format));
+        let first = Case::new(&mut data, [1024, 2, 1, 8], 1023, 4, format);
         // The more sequences there are, the more of 16 splits a block has: 2, 3 and all.
         for (window, count) in [(None, 60), (None, 400), (Some(90), 60), (Some(600), 130)] {
             // The cache of the last sequence is full.
             let cases = [1023, 639, 640, 900, 63, 0, 1100].map(|position| {
-                let other = Case::new(&mut data, [1024, 2, 1, 8], (position, 4, format));
+                let other = Case::new(&mut data, [1024, 2, 1, 8], position, 4, format);
                 let parts = [0, 1, 2]
                     .map(|at| Part { b: first.parts[at].b.clone(), ..other.parts[at].clone() });
                 Case { parts, window, gammas: first.gammas.clone(), ..other }
@@ -335,7 +337,7 @@ fn the_splits_of_a_block_change_no_bit() {
                 case.run([true; 3]).concat()
             });
             let sequences: Vec<_> = cases.iter().cycle().take(count).collect();
-            let found = run(&sequences, ([true; 3], first.shape.capacity));
+            let found = run(&sequences, [true; 3], first.shape.capacity);
             for (index, found) in found.into_iter().enumerate() {
                 let what = format!("{index} of {count}, window {window:?}, {format:?}");
                 same_bits(&found.concat(), &alone[index % cases.len()], &what);
@@ -348,7 +350,7 @@ fn the_splits_of_a_block_change_no_bit() {
 fn head_norms_stay_accurate_if_squares_overflow_or_underflow() {
     let mut data = Data::new("cache token far from one");
     for scale in [1e-30, 1e25] {
-        let mut case = Case::new(&mut data, [66, 2, 1, 32], (65, 4, Format::F32));
+        let mut case = Case::new(&mut data, [66, 2, 1, 32], 65, 4, Format::F32);
         for part in &mut case.parts[..2] {
             part.x = data.uniform(part.x.len(), scale);
         }

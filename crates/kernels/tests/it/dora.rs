@@ -213,7 +213,7 @@ impl Scaled {
     }
 
     /// y in f32 and rounded to bf16.
-    fn forward(&self, (in_bf16, biased): (bool, bool)) -> [Vec<f32>; 2] {
+    fn forward(&self, in_bf16: bool, biased: bool) -> [Vec<f32>; 2] {
         let device = Device::new();
         let x = both(&device, &self.x, in_bf16);
         let y = device.unwritten(self.x.len());
@@ -265,10 +265,10 @@ fn scaled_columns_match_their_reference() {
             let bias = if biased { doubles(&scaled.bias) } else { vec![0.0; shape[1]] };
             let expected =
                 reference::scale(&doubles(&scaled.x), &doubles(&scaled.mag_norm_scales), &bias);
-            let [y, y_bf16] = scaled.forward((false, biased));
+            let [y, y_bf16] = scaled.forward(false, biased);
             within(&y, &expected, &vec![4.0 * UNIT; y.len()], &format!("{shape:?}"));
             same_bits(&y_bf16, &rounded(&y), "rounded");
-            same_bits(&scaled.forward((true, biased))[0], &y, "x in bf16");
+            same_bits(&scaled.forward(true, biased)[0], &y, "x in bf16");
         }
     }
 }
@@ -326,7 +326,7 @@ fn nan_stays_in_its_element_and_its_column() {
     let mut scaled = Scaled::new(&mut data, [70, 37], 1.0);
     scaled.x[66 * 37 + 36] = f32::NAN;
     scaled.grad_out[3 * 37 + 1] = f32::INFINITY;
-    let [y, _] = scaled.forward((false, true));
+    let [y, _] = scaled.forward(false, true);
     let places = |values: &[f32]| -> Vec<usize> {
         (0..values.len()).filter(|at| !values[*at].is_finite()).collect()
     };

@@ -26,10 +26,10 @@ const SHAPES: [(usize, usize, usize); 12] = [
 ];
 
 fn forward(tokens: &[u32], table: &[f32], hidden: usize) -> Vec<f32> {
-    scaled(tokens, table, (hidden, 1.0))
+    scaled(tokens, table, hidden, 1.0)
 }
 
-fn scaled(tokens: &[u32], table: &[f32], (hidden, scale): (usize, f32)) -> Vec<f32> {
+fn scaled(tokens: &[u32], table: &[f32], hidden: usize, scale: f32) -> Vec<f32> {
     let device = Device::new();
     let out = device.upload(&vec![3.0_f32; tokens.len() * hidden]);
     let (tokens, vocab) = (device.upload(tokens), table.len() / hidden);
@@ -43,16 +43,19 @@ fn backward(
     tokens: &[u32],
     grad_out: &[f32],
     before: &[f32],
-    (hidden, shift): (usize, usize),
+    hidden: usize,
+    shift: usize,
 ) -> Vec<f32> {
-    scaled_backward(tokens, grad_out, before, (hidden, shift, 1.0))
+    scaled_backward(tokens, grad_out, before, hidden, shift, 1.0)
 }
 
 fn scaled_backward(
     tokens: &[u32],
     grad_out: &[f32],
     before: &[f32],
-    (hidden, shift, scale): (usize, usize, f32),
+    hidden: usize,
+    shift: usize,
+    scale: f32,
 ) -> Vec<f32> {
     let device = Device::new();
     let padded = [&vec![f32::NAN; shift], before].concat();
@@ -121,8 +124,8 @@ fn rows_and_gradients_are_scaled() {
             (data.uniform(vocab * hidden, 1.0), data.uniform(positions * hidden, 1.0));
         let expected: Vec<f32> =
             forward(&tokens, &table, hidden).into_iter().map(|value| value * scale).collect();
-        same_bits(&scaled(&tokens, &table, (hidden, scale)), &expected, "rows");
-        let actual = scaled_backward(&tokens, &grad_out, &table, (hidden, 0, scale));
+        same_bits(&scaled(&tokens, &table, hidden, scale), &expected, "rows");
+        let actual = scaled_backward(&tokens, &grad_out, &table, hidden, 0, scale);
         let mut expected = doubles(&table);
         let grads: Vec<f64> = grad_out.iter().map(|&grad| f64::from(grad * scale)).collect();
         embedding_backward(&tokens, &grads, &mut expected, hidden);
@@ -139,7 +142,7 @@ fn a_token_outside_the_table_gives_nan_and_no_gradient() {
     Tolerance::relative(0.0).check(&out, &embedding(&tokens, &doubles(&table), 5), "outside");
     assert!(out[5..15].iter().all(|x| x.is_nan()), "positions 1 and 2 are outside");
     let grad_out = [1.0_f32; 20];
-    let grads = backward(&tokens, &grad_out, &[0.0; 15], (5, 0));
+    let grads = backward(&tokens, &grad_out, &[0.0; 15], 5, 0);
     assert_eq!(grads, [[1.0; 5], [0.0; 5], [1.0; 5]].concat());
 }
 
@@ -150,14 +153,14 @@ fn gradients_add_up_in_order_of_positions() {
         let tokens = data.tokens(positions, vocab);
         let (grad_out, before) =
             (data.uniform(positions * hidden, 1.0), data.uniform(vocab * hidden, 1.0));
-        let actual = backward(&tokens, &grad_out, &before, (hidden, 0));
+        let actual = backward(&tokens, &grad_out, &before, hidden, 0);
         let mut expected = doubles(&before);
         embedding_backward(&tokens, &doubles(&grad_out), &mut expected, hidden);
         let tolerance = Tolerance::relative(1e-6).absolute(5e-5);
         tolerance.check(&actual, &expected, "embedding_backward");
-        let again = backward(&tokens, &grad_out, &before, (hidden, 0));
+        let again = backward(&tokens, &grad_out, &before, hidden, 0);
         same_bits(&actual, &again, "two runs");
-        let unaligned = backward(&tokens, &grad_out, &before, (hidden, 1));
+        let unaligned = backward(&tokens, &grad_out, &before, hidden, 1);
         same_bits(&actual, &unaligned, "aligned and unaligned operands");
         for row in (0..vocab as u32).filter(|row| !tokens.contains(row)) {
             let row = row as usize * hidden..(row as usize + 1) * hidden;
@@ -171,7 +174,7 @@ fn the_sum_of_a_row_is_taken_position_by_position() {
     let mut data = Data::new("embedding_backward order");
     let (tokens, grad_out) = ([4_u32; 1100], data.spread(1100));
     let sum = grad_out.iter().fold(0.0_f32, |sum, grad| sum + grad);
-    let actual = backward(&tokens, &grad_out, &[0.0; 6], (1, 0));
+    let actual = backward(&tokens, &grad_out, &[0.0; 6], 1, 0);
     same_bits(&actual, &[0.0, 0.0, 0.0, 0.0, sum, 0.0], "in order");
 }
 
@@ -179,7 +182,7 @@ fn the_sum_of_a_row_is_taken_position_by_position() {
 fn nan_reaches_only_its_own_row() {
     let mut grad_out = vec![1.0; 12];
     grad_out[4] = f32::NAN;
-    let grads = backward(&[0, 1, 2], &grad_out, &[0.0; 12], (4, 0));
+    let grads = backward(&[0, 1, 2], &grad_out, &[0.0; 12], 4, 0);
     let places: Vec<_> = (0..12).filter(|&i| grads[i].is_nan()).collect();
     assert_eq!(places, [4]);
 }
@@ -189,7 +192,7 @@ fn backward_agrees_with_differences_of_the_forward_pass() {
     let mut data = Data::new("embedding differences");
     let tokens = data.tokens(23, 5);
     let (table, grad_out) = (data.uniform(5 * 3, 1.0), data.uniform(23 * 3, 1.0));
-    let actual = backward(&tokens, &grad_out, &[0.0; 15], (3, 0));
+    let actual = backward(&tokens, &grad_out, &[0.0; 15], 3, 0);
     let grad_out = doubles(&grad_out);
     let expected = differences(&doubles(&table), 1e-3, |table| {
         embedding(&tokens, table, 3).iter().zip(&grad_out).map(|(y, grad)| y * grad).sum()

@@ -32,7 +32,7 @@ fn every_tile_matches_the_reference_and_tiles_without_sliced_k_agree_bit_for_bit
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case::new(op, shape, (&a, &b));
+        let case = Case::new(op, shape, &a, &b);
         let results = TILES.map(|tile| {
             let result = case.run_tile(&device, tile);
             case.check(&result, &format!("{tile:?}"));
@@ -53,7 +53,7 @@ fn bias_alpha_accumulation_and_alignment_match_the_reference() {
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
-            let plain = Case::new(op, shape, (&a, &b));
+            let plain = Case::new(op, shape, &a, &b);
             let case = Case { bias, before, alpha: -0.75, ..plain };
             let aligned = case.run(&device);
             case.check(&aligned, "with everything");
@@ -82,7 +82,7 @@ fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case::new(Op::Fprop, shape, (&a, &b));
+        let case = Case::new(Op::Fprop, shape, &a, &b);
         let first = case.run(&device);
         // The slack of tf32x3 tiles.
         case.check_within(4.0, &first, "chosen by sizes");
@@ -104,7 +104,7 @@ fn every_tile_repeats_its_bits_over_many_tiles_and_stages() {
         let shape = shape([150, 277, 139]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case::new(op, shape, (&a, &b));
+        let case = Case::new(op, shape, &a, &b);
         for tile in TILES {
             let first = case.run_tile(&device, tile);
             case.check(&first, &format!("{tile:?}"));
@@ -122,7 +122,7 @@ fn extreme_scales_stay_within_their_bound() {
         let shape = shape([17, 70, 23]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
-        let case = Case::new(op, shape, (&a, &b));
+        let case = Case::new(op, shape, &a, &b);
         for tile in TILES {
             case.check(&case.run_tile(&device, tile), "extreme scales");
         }
@@ -143,7 +143,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             let last = a.len() - 1;
             for place in [0, last / 2, last] {
                 a[place] = value;
-                let case = Case::new(op, shape, (&a, &b));
+                let case = Case::new(op, shape, &a, &b);
                 for tile in TILES {
                     case.check(&case.run_tile(&device, tile), "with a special value");
                 }
@@ -162,8 +162,8 @@ fn gradients_match_finite_differences_of_the_forward_product() {
     let dot = |y: Vec<f64>| y.iter().zip(doubles(&grad)).map(|(y, g)| y * g).sum();
     let by_x = differences(&doubles(&x), 1e-3, |x| dot(gemm::fprop(x, &doubles(&w), shape)));
     let by_w = differences(&doubles(&w), 1e-3, |w| dot(gemm::fprop(&doubles(&x), w, shape)));
-    let dgrad = Case::new(Op::Dgrad, shape, (&grad, &w)).run(&device);
-    let wgrad = Case::new(Op::Wgrad, shape, (&grad, &x)).run(&device);
+    let dgrad = Case::new(Op::Dgrad, shape, &grad, &w).run(&device);
+    let wgrad = Case::new(Op::Wgrad, shape, &grad, &x).run(&device);
     // The product is linear, so finite differences are exact up to rounding.
     within(&dgrad, &by_x, &[1e-5; 15], "dgrad and differences");
     within(&wgrad, &by_w, &[1e-5; 35], "wgrad and differences");

@@ -49,7 +49,7 @@ fn every_tile_matches_the_reference_of_the_converted_operands() {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case { compute, format, ..Case::new(op, shape, (&a, &b)) };
+        let case = Case { compute, format, ..Case::new(op, shape, &a, &b) };
         let results: Vec<_> = (case.tiles(device.target()).iter())
             .map(|&tile| {
                 let result = case.run_tile(&device, tile);
@@ -78,7 +78,7 @@ fn bias_alpha_accumulation_and_alignment_match_the_reference() {
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
-            let plain = Case::new(op, shape, (&a, &b));
+            let plain = Case::new(op, shape, &a, &b);
             let case = Case { bias, before, alpha: -0.75, compute: DType::Bf16, format, ..plain };
             for tile in BF16_TILES {
                 let aligned = case.run_tile(&device, tile);
@@ -100,7 +100,7 @@ fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
             let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
             for op in [Op::Fprop, Op::Dgrad] {
                 let a = if op == Op::Fprop { &a } else { &data.uniform(sizes[0] * sizes[2], 2.0) };
-                let case = Case { compute, format, ..Case::new(op, shape, (a, &b)) };
+                let case = Case { compute, format, ..Case::new(op, shape, a, &b) };
                 let first = case.run(&device);
                 case.check(&first, "chosen by sizes");
                 same_bits(&first, &case.run(&device), "two runs");
@@ -119,7 +119,7 @@ fn extreme_scales_stay_within_their_bound() {
         let shape = shape([17, 72, 23]);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
-        let case = Case { compute, format, ..Case::new(Op::Fprop, shape, (&a, &b)) };
+        let case = Case { compute, format, ..Case::new(Op::Fprop, shape, &a, &b) };
         for &tile in case.tiles(device.target()) {
             case.check(&case.run_tile(&device, tile), "extreme scales");
         }
@@ -144,7 +144,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
             let (last_a, last_b) = (a.len() - 1, b.len() / 2);
             (a[last_a], b[last_b]) = (value, value);
-            let case = Case { compute: DType::Bf16, format, ..Case::new(op, shape, (&a, &b)) };
+            let case = Case { compute: DType::Bf16, format, ..Case::new(op, shape, &a, &b) };
             for tile in BF16_TILES {
                 case.check(&case.run_tile(&device, tile), "with a special value");
             }
@@ -159,7 +159,7 @@ fn operands_are_rounded_to_nearest_even() {
     let mut values: Vec<f32> = (0..=32).map(|i| f32::from_bits(0x3f80_0000 + i * 0x1000)).collect();
     values.extend([1e-40, 3.4e38, -1.003_906_2, 1.011_718_8, f32::MIN_POSITIVE, 0.0]);
     let shape = shape([values.len(), 1, 1]);
-    let case = Case { compute: DType::Bf16, ..Case::new(Op::Fprop, shape, (&values, &[1.0])) };
+    let case = Case { compute: DType::Bf16, ..Case::new(Op::Fprop, shape, &values, &[1.0]) };
     for tile in BF16_TILES {
         same_bits(&case.run_tile(&device, tile), &rounded(&values), &format!("{tile:?}"));
     }
@@ -177,7 +177,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
         let case = Case {
             compute,
             format,
-            ..Case::new(Op::Fprop, shape([inputs, inputs, outputs]), (&x, &w))
+            ..Case::new(Op::Fprop, shape([inputs, inputs, outputs]), &x, &w)
         };
         let stored = format.stored(&w);
         let stored = if compute == DType::Bf16 { rounded(&stored) } else { stored };
@@ -206,7 +206,7 @@ fn split_k_products_match_their_reference() {
             };
             device.run(&launch.unwrap());
             device.run(&SplitKSum { partials, out, splits }.launch().unwrap());
-            let case = Case { compute, format, ..Case::new(op, shape, (&a, &b)) };
+            let case = Case { compute, format, ..Case::new(op, shape, &a, &b) };
             case.check(&device.download(out), "in splits");
         }
     }
@@ -219,7 +219,7 @@ fn unsupported_operands_are_refused() {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (vec![0.0; a], vec![0.0; b]);
-        let case = Case { compute, format, ..Case::new(Op::Fprop, shape, (&a, &b)) };
+        let case = Case { compute, format, ..Case::new(Op::Fprop, shape, &a, &b) };
         case.describe(&device).unwrap_err()
     };
     let in_f32 = error(DType::F32, Format::Bf16, [1, 8, 1]);

@@ -162,7 +162,7 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(crate) fn new(op: Op, shape: GemmShape, (a, b): (&'a [f32], &'a [f32])) -> Self {
+    pub(crate) fn new(op: Op, shape: GemmShape, a: &'a [f32], b: &'a [f32]) -> Self {
         let (compute, left, format) = (DType::F32, Format::F32, Format::F32);
         let (bias, before) = (None, None);
         Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, format }

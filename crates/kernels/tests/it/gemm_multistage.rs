@@ -45,7 +45,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, (&a, &b))) {
+        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, &a, &b)) {
             let first = case.run_tile(&device, tiles[0]);
             case.check_within(slack, &first, &format!("{:?}", tiles[0]));
             same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
@@ -91,7 +91,7 @@ fn bf16_operands_give_the_bits_of_f32_operands_rounded_by_the_kernel() {
         let shape = shape([72, 136, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let plain = Case { compute: DType::Bf16, ..Case::new(op, shape, (&a, &b)) };
+        let plain = Case { compute: DType::Bf16, ..Case::new(op, shape, &a, &b) };
         let stored = Case { left: Format::Bf16, format: Format::Bf16, ..plain };
         let rounded = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_tiles(device.target()) {
@@ -117,7 +117,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         let (compute, format) = (DType::Bf16, Format::Bf16);
-        let base = Case { alpha: 0.75, bias, ..Case::new(op, shape, (&a, &b)) };
+        let base = Case { alpha: 0.75, bias, ..Case::new(op, shape, &a, &b) };
         let case = Case { compute, left: format, format, ..base };
         for &tile in multistage_tiles(device.target()) {
             let exact = case.run_tile(&device, tile);
@@ -149,7 +149,7 @@ fn bias_alpha_and_accumulation_match_the_reference() {
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
-            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
+            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, &a, &b) };
             for (case, tiles, slack) in kinds(&device, case) {
                 for &tile in tiles {
                     case.check_within(slack, &case.run_tile(&device, tile), &format!("{tile:?}"));
@@ -168,7 +168,7 @@ fn extreme_scales_stay_within_their_bound() {
         let shape = shape([24, 72, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
-        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, (&a, &b))) {
+        for (case, tiles, slack) in kinds(&device, Case::new(op, shape, &a, &b)) {
             case.check_within(slack, &case.run_tile(&device, tiles[1]), "extreme scales");
         }
     }
@@ -181,7 +181,7 @@ fn splitting_loses_only_subnormal_parts() {
     let (mut data, device) = (Data::new("multistage underflow"), Device::new());
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
-    let case = Case::new(Op::Fprop, shape, (&a, &b));
+    let case = Case::new(Op::Fprop, shape, &a, &b);
     let actual = case.run_tile(&device, TF32X3_TILES[1]);
     let exact = case.run_tile(&device, TILES[1]);
     for (actual, exact) in actual.iter().zip(&exact) {
@@ -199,7 +199,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let (last_a, middle_b) = (a.len() - 1, b.len() / 2);
         (a[last_a], b[middle_b]) = (value, value);
-        let [(single, ..), (in_bf16, ..)] = kinds(&device, Case::new(op, shape, (&a, &b)));
+        let [(single, ..), (in_bf16, ..)] = kinds(&device, Case::new(op, shape, &a, &b));
         for &tile in multistage_tiles(device.target()) {
             in_bf16.check(&in_bf16.run_tile(&device, tile), "with a special value");
         }
@@ -225,7 +225,7 @@ fn multistage_tiles_are_chosen_only_if_rows_allow_them() {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case::new(Op::Fprop, shape, (&a, &b));
+        let case = Case::new(Op::Fprop, shape, &a, &b);
         let (launch, _) = case.launch(&device);
         assert_eq!(is_multistage(&launch), multistage, "{sizes:?}");
         case.check_within(SPLIT, &case.run(&device), "chosen by sizes");
@@ -242,7 +242,7 @@ fn bf16_operands_that_cannot_be_copied_in_vectors_are_refused() {
         compute: DType::Bf16,
         left: Format::Bf16,
         format: Format::Bf16,
-        ..Case::new(Op::Fprop, shape(sizes), (&a, &b))
+        ..Case::new(Op::Fprop, shape(sizes), &a, &b)
     };
     let refused = case([4, 12, 4]);
     let refused = Case { a: &a[..48], b: &b[..48], ..refused };

@@ -42,7 +42,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         for format in FORMATS {
-            let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
+            let case = with_bf16_activations(Case::new(op, shape, &a, &b), format);
             let tiles = multistage_nf4_tiles(device.target());
             let first = case.run_tile(&device, tiles[0]);
             case.check(&first, &format!("{format:?}"));
@@ -61,7 +61,7 @@ fn nf4_weights_give_the_bits_of_the_kernel_that_rounds_its_operands() {
         let shape = shape([72, 192, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.spread(b));
-        let plain = Case { compute: DType::Bf16, format, ..Case::new(op, shape, (&a, &b)) };
+        let plain = Case { compute: DType::Bf16, format, ..Case::new(op, shape, &a, &b) };
         let expected = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_nf4_tiles(device.target()) {
             same_bits(
@@ -82,7 +82,7 @@ fn images_of_other_targets_match_the_reference() {
         let device = Device::with_images_for(target);
         let ([a, b, _], _) = op.lens(sizes);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = with_bf16_activations(Case::new(op, sizes, (&a, &b)), Format::Nested);
+        let case = with_bf16_activations(Case::new(op, sizes, &a, &b), Format::Nested);
         let tiles = multistage_nf4_tiles(target);
         let first = case.run_tile(&device, tiles[0]);
         case.check(&first, &format!("{target}"));
@@ -109,7 +109,7 @@ fn every_decoded_weight_matches_the_host() {
         for (op, rows) in [(Op::Fprop, inputs), (Op::Dgrad, outputs)] {
             let a = identity(rows);
             let case = with_bf16_activations(
-                Case::new(op, shape([rows, inputs, outputs]), (&a, &w)),
+                Case::new(op, shape([rows, inputs, outputs]), &a, &w),
                 format,
             );
             let expected: Vec<_> = (0..w.len()).map(|i| stored[place(op, i)] + 0.0).collect();
@@ -130,7 +130,7 @@ fn bias_alpha_and_accumulation_match_the_reference() {
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
-            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
+            let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, &a, &b) };
             let case = with_bf16_activations(case, Format::Nf4);
             for &tile in multistage_nf4_tiles(device.target()) {
                 case.check(&case.run_tile(&device, tile), &format!("{tile:?}"));
@@ -148,7 +148,7 @@ fn extreme_scales_stay_within_their_bound() {
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
         for format in FORMATS {
-            let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
+            let case = with_bf16_activations(Case::new(op, shape, &a, &b), format);
             let tile = multistage_nf4_tiles(device.target())[1];
             case.check(&case.run_tile(&device, tile), "extreme scales");
         }
@@ -165,7 +165,7 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
         let (mut a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let last = a.len() - 1;
         a[last] = value;
-        let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), Format::Nf4);
+        let case = with_bf16_activations(Case::new(op, shape, &a, &b), Format::Nf4);
         for &tile in multistage_nf4_tiles(device.target()) {
             case.check(&case.run_tile(&device, tile), "with a special value");
         }
@@ -221,7 +221,7 @@ fn split_k_products_and_chosen_tiles_match_their_reference() {
     for (op, format) in OPS.iter().flat_map(|op| FORMATS.map(|format| (*op, format))) {
         let ([a, b, len], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
+        let case = with_bf16_activations(Case::new(op, shape, &a, &b), format);
         case.check(&case.run(&device), "the tile that the sizes choose");
         let (x, w) = (Format::Bf16.upload(&device, &a, 0), format.upload(&device, &b, 0));
         assert!(shape.prefers_bf16_activations(w.dtype()));
@@ -243,7 +243,7 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_preferred() {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (vec![1.0; a], vec![1.0; b]);
-        let case = with_bf16_activations(Case::new(Op::Fprop, shape, (&a, &b)), Format::Nf4);
+        let case = with_bf16_activations(Case::new(Op::Fprop, shape, &a, &b), Format::Nf4);
         match case.describe(&device) {
             Ok((launch, _)) => {
                 assert!(whole && launch.kernel().name == "gemm_fprop_multistage_nf4")

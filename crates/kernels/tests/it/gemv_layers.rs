@@ -32,7 +32,7 @@ struct Case {
 
 impl Case {
     /// `outputs` of the layers and of the additional f32 matrices; every second layer has a bias.
-    fn new(data: &mut Data, (format, inputs): (Format, usize), outputs: [&[usize]; 2]) -> Self {
+    fn new(data: &mut Data, format: Format, inputs: usize, outputs: [&[usize]; 2]) -> Self {
         let x = data.uniform(inputs, 2.0);
         let norm = Some((data.uniform(inputs, 1.5), 1e-6));
         let part = |(at, &outputs): (usize, &usize)| {
@@ -161,7 +161,7 @@ fn layers_after_a_norm_match_the_reference_and_repeat_their_bits() {
             if codes {
                 outputs[1] = &[];
             }
-            let mut case = Case::new(&mut data, (format, inputs), outputs);
+            let mut case = Case::new(&mut data, format, inputs, outputs);
             for split in [Some(0), Some(1), Some(2), Some(3), None] {
                 let found = case.run(split, false);
                 case.check(&found, &format!("{outputs:?} split {split:?}"));
@@ -188,7 +188,7 @@ fn gated_layers_match_the_reference_and_repeat_their_bits() {
             continue;
         }
         for outputs in [1, 2, 7, 65] {
-            let case = Case::new(&mut data, (format, inputs), [&[outputs, outputs], &[]]);
+            let case = Case::new(&mut data, format, inputs, [&[outputs, outputs], &[]]);
             for split in [Some(0), Some(1), Some(2), Some(3), None] {
                 let found = case.run(split, true);
                 case.check_gated(&found[0], &format!("{outputs} split {split:?}"));
@@ -204,7 +204,7 @@ fn a_norm_stays_accurate_if_squares_overflow_or_underflow() {
     for (scale, gated) in
         [1e-30, 1e-22, 1e20, 1e30].into_iter().flat_map(|s| [(s, false), (s, true)])
     {
-        let mut case = Case::new(&mut data, (Format::Bf16, 136), [&[9, 9], &[]]);
+        let mut case = Case::new(&mut data, Format::Bf16, 136, [&[9, 9], &[]]);
         case.x = data.uniform(136, scale);
         case.norm = Some((data.uniform(136, 1.0), 0.0));
         let found = case.run(None, gated);
@@ -218,7 +218,7 @@ fn a_norm_stays_accurate_if_squares_overflow_or_underflow() {
 #[test]
 fn special_values_of_weights_reach_one_output_and_of_x_every_output() {
     let mut data = Data::new("special gemv layers");
-    let mut case = Case::new(&mut data, (Format::F32, 64), [&[6, 5], &[3]]);
+    let mut case = Case::new(&mut data, Format::F32, 64, [&[6, 5], &[3]]);
     case.layers[1].0[64 * 2 + 5] = f32::NAN;
     case.lora_a[0][64 + 63] = f32::INFINITY;
     case.x[63] = 1.0;
@@ -226,7 +226,7 @@ fn special_values_of_weights_reach_one_output_and_of_x_every_output() {
     for value in [f32::NAN, f32::INFINITY] {
         case.x[7] = value;
         assert!(case.run(None, false).concat().iter().all(|y| y.is_nan()), "{value}");
-        let mut plain = Case::new(&mut data, (Format::F32, 64), [&[6, 6], &[]]);
+        let mut plain = Case::new(&mut data, Format::F32, 64, [&[6, 6], &[]]);
         plain.x[7] = value;
         assert!(plain.run(None, true)[0].iter().all(|y| y.is_nan()), "{value} gated");
     }
@@ -237,7 +237,7 @@ fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
     let mut data = Data::new("gemv prefetch");
     for format in FORMATS {
         for inputs in [264, 2056] {
-            let mut case = Case::new(&mut data, (format, inputs), [&[70, 70], &[]]);
+            let mut case = Case::new(&mut data, format, inputs, [&[70, 70], &[]]);
             let splits = [Some(0), Some(1), Some(2), Some(3), None];
             let alone = splits.map(|split| case.run(split, false).concat());
             let gated = case.run(None, true).concat();

@@ -108,7 +108,7 @@ impl Device {
         let mut values: Vec<Bytes> = launch.arguments().iter().map(|a| self.value(a)).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
-        let function = self.machine.function((kernel.image, self.target), dispatch.entry);
+        let function = self.machine.function(kernel.image, self.target, dispatch.entry);
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
         let (shared, table) = (dispatch.shared_bytes, &self.machine.table);
         let parameters = pointers.as_mut_ptr();

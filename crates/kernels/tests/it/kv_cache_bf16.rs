@@ -15,7 +15,8 @@ use crate::support::{Data, Tolerance, doubles, same_bits};
 pub(crate) fn caches(
     device: &Device,
     format: Format,
-    (pair, shift): ([&[f32]; 2], usize),
+    pair: [&[f32]; 2],
+    shift: usize,
 ) -> KvCache<u64> {
     let padded = pair.map(|values| [&vec![f32::NAN; shift], values].concat());
     let range = |values: &[f32]| shift..values.len();
@@ -59,14 +60,14 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         let new = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
         let q = data.uniform(tokens * heads * head_dim, 1.0);
         let device = Device::new();
-        let pair = caches(&device, Format::Bf16, ([&past[0], &past[1]], 2));
+        let pair = caches(&device, Format::Bf16, [&past[0], &past[1]], 2);
         let [keys, values] = [0, 1].map(|i| device.upload(&new[i]).into());
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let append =
             KvCacheAppend { keys, values, caches: pair, start: first, count: Some(kept), shape };
         device.run(&append.launch().unwrap());
         let [keys, values] = [0, 1].map(|i| device.upload(&to_bf16(&new[i])).into());
-        let in_bf16 = caches(&device, Format::Bf16, ([&past[0], &past[1]], 2));
+        let in_bf16 = caches(&device, Format::Bf16, [&past[0], &past[1]], 2);
         device.run(&KvCacheAppend { keys, values, caches: in_bf16, ..append }.launch().unwrap());
         for (rounding, copying) in pair.views().into_iter().zip(in_bf16.views()) {
             let [rounding, copying] = [rounding, copying].map(|cache| contents(&device, cache));
@@ -109,8 +110,9 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         let row = heads * head_dim;
         for token in 0..count {
             let q = doubles(&rounded(&q[token * row..][..row]));
-            let caches = (&*doubles(&expected[0]), &*doubles(&expected[1]));
-            let expected = decode_attention(&q, caches, 0..start + token + 1, (shape, 0.5));
+            let [keys, values] = [0, 1].map(|i| doubles(&expected[i]));
+            let positions = 0..start + token + 1;
+            let expected = decode_attention(&q, &keys, &values, positions, shape, 0.5);
             // Probabilities are also rounded to bf16, with a relative error of up to 2⁻⁸, half an
             // ulp. No value is above 1.
             let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);

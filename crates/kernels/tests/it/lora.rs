@@ -30,7 +30,7 @@ const SHAPES: [(usize, usize, usize); 13] = [
     (130, 258, 2),
 ];
 
-fn shape((rows, width, rank): (usize, usize, usize)) -> LoraShape {
+fn shape(rows: usize, width: usize, rank: usize) -> LoraShape {
     LoraShape { rows, width, rank }
 }
 
@@ -51,7 +51,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(data: &mut Data, (matrix, shape): (LoraMatrix, LoraShape), adapters: usize) -> Self {
+    fn new(data: &mut Data, matrix: LoraMatrix, shape: LoraShape, adapters: usize) -> Self {
         let LoraShape { rows, width, rank } = shape;
         let (scale, small) = (data.scale().clamp(1e-10, 1e10), data.scale().clamp(1e-10, 1e10));
         let wide = data.uniform(rows * width, scale);
@@ -152,7 +152,8 @@ impl Case {
     /// is the previous content.
     fn check(
         &self,
-        (actual, terms): (&[f32], usize),
+        actual: &[f32],
+        terms: usize,
         of: impl Fn(&dyn Fn(&[f32]) -> Vec<f64>) -> Vec<f64>,
         before: &[f32],
         what: &str,
@@ -180,7 +181,7 @@ impl Case {
                 }
             };
             let case = Self { accumulate: false, ..self.clone() };
-            case.check((t, width + splits), of, &[], "down");
+            case.check(t, width + splits, of, &[], "down");
         }
         found
     }
@@ -199,7 +200,7 @@ impl Case {
             let add = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(b).map(|(a, b)| a + b).collect();
             products.reduce(add).expect("there is an update")
         };
-        self.check((&found, (rank + 1) * self.w.len()), of, &self.wide, "add");
+        self.check(&found, (rank + 1) * self.w.len(), of, &self.wide, "add");
         for (total, t) in totals.iter().zip(&self.t).filter(|_| width > 0) {
             same_bits(total, &Self::planes(&[t.clone()].concat(), 1), "the total of the splits");
         }
@@ -216,7 +217,7 @@ impl Case {
                     LoraMatrix::B => wgrad(&x, &t, gemm(rows, rank, width)),
                 }
             };
-            self.check((grad, rows + splits), of, w, "grad");
+            self.check(grad, rows + splits, of, w, "grad");
         }
         found
     }
@@ -229,10 +230,10 @@ fn gemm(rows: usize, inputs: usize, outputs: usize) -> GemmShape {
 /// Runs `work` for cases of all shapes, matrices and numbers of adapters.
 fn each_case(name: &str, work: impl Fn(Case, usize)) {
     let mut data = Data::new(name);
-    for (at, sizes) in SHAPES.into_iter().enumerate() {
+    for (at, (rows, width, rank)) in SHAPES.into_iter().enumerate() {
         for matrix in SIDES {
             let adapters = 1 + at % 3;
-            work(Case::new(&mut data, (matrix, shape(sizes)), adapters), adapters);
+            work(Case::new(&mut data, matrix, shape(rows, width, rank), adapters), adapters);
         }
     }
 }
@@ -285,7 +286,7 @@ fn grad_matches_the_reference() {
 #[test]
 fn splits_of_t_are_added_in_order() {
     let mut data = Data::new("lora_expand splits");
-    let (matrix, sizes) = (LoraMatrix::B, shape((33, 40, 6)));
+    let (matrix, sizes) = (LoraMatrix::B, shape(33, 40, 6));
     let (splits, len) = (11, 33 * 6);
     let planes = data.uniform(splits * len, 1.0);
     let device = Device::new();
@@ -303,9 +304,9 @@ fn splits_of_t_are_added_in_order() {
 #[test]
 fn nan_stays_in_its_row_or_column() {
     let mut data = Data::new("low_rank not a number");
-    let sizes = shape((70, 130, 9));
+    let sizes = shape(70, 130, 9);
     for matrix in SIDES {
-        let mut case = Case::new(&mut data, (matrix, sizes), 2);
+        let mut case = Case::new(&mut data, matrix, sizes, 2);
         case.accumulate = true;
         // A row of the wide operand and of t, and a rank of the second matrix.
         case.wide[67 * 130 + 129] = f32::NAN;
@@ -339,7 +340,7 @@ fn nan_stays_in_its_row_or_column() {
 #[test]
 fn operands_must_fit_and_accesses_are_declared() {
     let view = |name, len| View::<&'static str, f32>::new(name, len);
-    let (matrix, shape) = (LoraMatrix::A, shape((3, 8, 2)));
+    let (matrix, shape) = (LoraMatrix::A, shape(3, 8, 2));
     let taken = LoraShrinkAdapter { w: view("w", 16), out: view("out", 12) };
     let down = |x, adapters: &[LoraShrinkAdapter<&'static str>], splits| {
         LoraShrink { x: view("x", x), adapters, matrix, shape, splits, alpha: 1.0 }.launch()

@@ -115,7 +115,8 @@ impl Machine {
     /// The entry point, from a module for `target` that is loaded once per process.
     pub(crate) fn function(
         &self,
-        (image, target): (&'static str, SmTarget),
+        image: &'static str,
+        target: SmTarget,
         entry: &str,
     ) -> CUfunction {
         let mut modules = self.modules.lock().unwrap_or_else(|poison| poison.into_inner());

@@ -64,7 +64,7 @@ impl Case {
         let out_bf16 = device.upload(&vec![bf16::MAX; self.q.len()]);
         let attention = PrefillAttention {
             q: upload(&device, dtype, &self.q),
-            caches: caches(&device, format, ([&self.keys, &self.values], 0)),
+            caches: caches(&device, format, [&self.keys, &self.values], 0),
             out: Output::Both(out, out_bf16),
             start: device.upload(&[self.start as u32]),
             queries,
@@ -94,9 +94,9 @@ impl Case {
             let q = doubles(&self.q[query * row..][..row]);
             let end = self.start + query + 1;
             let first = self.window.map_or(0, |window| end.saturating_sub(window as usize));
-            let sizes = (self.shape, self.scale.into());
-            expected.extend(decode_attention(&q, (&keys, &values), first..end, sizes));
-            let magnitudes = decode_attention(&q, (&keys, &absolute), first..end, sizes);
+            let (shape, scale) = (self.shape, self.scale.into());
+            expected.extend(decode_attention(&q, &keys, &values, first..end, shape, scale));
+            let magnitudes = decode_attention(&q, &keys, &absolute, first..end, shape, scale);
             bounds.extend(magnitudes.iter().map(|magnitude| relative * magnitude + 1e-30));
         }
         (expected, bounds)

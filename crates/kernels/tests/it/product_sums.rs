@@ -103,8 +103,8 @@ impl Update {
     }
 }
 
-fn in_bf16<'a>(update: &'a Update, (shape, operands): &'a (GemmShape, [Vec<f32>; 2])) -> Case<'a> {
-    let case = Case::new(update.op, *shape, (&operands[0], &operands[1]));
+fn in_bf16<'a>(update: &'a Update, shape: GemmShape, operands: &'a [Vec<f32>; 2]) -> Case<'a> {
+    let case = Case::new(update.op, shape, &operands[0], &operands[1]);
     let bias = update.bias.as_deref();
     Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, bias, ..case }
 }
@@ -115,9 +115,9 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
     let tiles = multistage_tiles(device.target());
     for (op, sizes) in [Op::Fprop, Op::Dgrad].into_iter().flat_map(|op| SIZES.map(|it| (op, it))) {
         let update = Update::new(&mut data, op, sizes);
-        let joined = update.joined();
+        let (joined, operands) = update.joined();
         let first = update.run(&device, tiles[0]);
-        in_bf16(&update, &joined).check_within(4.0, &first, &format!("{sizes:?}"));
+        in_bf16(&update, joined, &operands).check_within(4.0, &first, &format!("{sizes:?}"));
         same_bits(&first, &update.run(&device, tiles[0]), "two runs");
         for &tile in &tiles[1..] {
             same_bits(&first, &update.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
@@ -131,9 +131,9 @@ fn the_update_continues_the_chain_of_sums() {
     let (mut data, device) = (Data::new("chains of sums"), Device::new());
     for (op, sizes) in [(Op::Fprop, [40, 128, 72, 16]), (Op::Dgrad, [40, 72, 192, 24])] {
         let update = Update::new(&mut data, op, sizes);
-        let joined = update.joined();
+        let (joined, operands) = update.joined();
         for &tile in multistage_tiles(device.target()) {
-            let expected = in_bf16(&update, &joined).run_tile(&device, tile);
+            let expected = in_bf16(&update, joined, &operands).run_tile(&device, tile);
             same_bits(&expected, &update.run(&device, tile), &format!("{op:?} {tile:?}"));
         }
     }
@@ -175,9 +175,9 @@ fn nan_in_the_update_reaches_only_its_row_or_column() {
 fn a_rank_of_zero_is_the_plain_product() {
     let (mut data, device) = (Data::new("rank 0"), Device::new());
     let update = Update::new(&mut data, Op::Fprop, [24, 64, 40, 0]);
-    let joined = update.joined();
+    let (joined, operands) = update.joined();
     for &tile in multistage_tiles(device.target()) {
-        let expected = in_bf16(&update, &joined).run_tile(&device, tile);
+        let expected = in_bf16(&update, joined, &operands).run_tile(&device, tile);
         same_bits(&expected, &update.run(&device, tile), "rank 0");
     }
 }
@@ -219,7 +219,7 @@ fn every_added_product_continues_the_chain() {
             factors.push(DgradOperands { grad_out: upload(&part), w: upload(rows_of_w), outputs });
             first += outputs;
         }
-        let case = Case::new(Op::Dgrad, shape([rows, inputs, total]), (&dy, &w));
+        let case = Case::new(Op::Dgrad, shape([rows, inputs, total]), &dy, &w);
         let case = Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, ..case };
         for &tile in multistage_tiles(device.target()) {
             let c = device.unwritten(rows * inputs);

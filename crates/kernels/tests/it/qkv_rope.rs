@@ -50,9 +50,12 @@ struct Case {
 
 impl Case {
     fn new(
-        (device, data): (&Device, &mut Data),
+        device: &Device,
+        data: &mut Data,
         [batch, seq, heads, kv_heads, head_dim, inputs]: [usize; 6],
-        (ranks, has_bias, rotation): ([usize; 3], bool, Rotation),
+        ranks: [usize; 3],
+        has_bias: bool,
+        rotation: Rotation,
     ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
         let mut matrix = |len| upload(device, &data.uniform(len, 3.0));
@@ -168,7 +171,7 @@ fn results_have_the_bits_of_products_and_rope() {
     let rotations = [Rotation::Counted, Rotation::Given, Rotation::None].into_iter().cycle();
     let options = RANKS.into_iter().cycle().zip([true, false].into_iter().cycle());
     for ((sizes, rotation), (ranks, bias)) in SIZES.into_iter().zip(rotations).zip(options) {
-        let case = Case::new((&device, &mut data), sizes, (ranks, bias, rotation));
+        let case = Case::new(&device, &mut data, sizes, ranks, bias, rotation);
         let expected = case.expected(&device);
         for tile in tiles(&device, &QKV_ROPE) {
             let what = format!("{sizes:?} {ranks:?} {bias} {rotation:?} {tile:?}");
@@ -185,8 +188,7 @@ fn images_of_other_targets_have_the_same_bits() {
     for target in [75, 80, 86].map(SmTarget::portable) {
         let device = Device::with_images_for(target);
         for sizes in [[2, 37, 3, 1, 64, 40], [1, 136, 4, 2, 128, 72]] {
-            let options = ([8, 0, 16], true, Rotation::Given);
-            let case = Case::new((&device, &mut data), sizes, options);
+            let case = Case::new(&device, &mut data, sizes, [8, 0, 16], true, Rotation::Given);
             let expected = case.expected(&device);
             for tile in tiles(&device, &QKV_ROPE) {
                 assert!(case.run(&device, tile) == expected, "{target} {sizes:?} {tile:?}");
@@ -200,7 +202,7 @@ fn images_of_other_targets_have_the_same_bits() {
 fn results_match_the_reference() {
     let (mut data, device) = (Data::new("reference of queries, keys and values"), Device::new());
     let (sizes, ranks) = ([2, 21, 4, 2, 64, 72], [8, 16, 0]);
-    let case = Case::new((&device, &mut data), sizes, (ranks, true, Rotation::Counted));
+    let case = Case::new(&device, &mut data, sizes, ranks, true, Rotation::Counted);
     let results = case.unwritten(&device);
     device.run(&case.launch(results).unwrap());
     let doubles = |matrix: Matrix| -> Vec<f64> {
@@ -243,8 +245,8 @@ fn results_match_the_reference() {
 fn special_values_match_products_followed_by_rope() {
     let (mut data, device) =
         (Data::new("special values of queries, keys and values"), Device::new());
-    let options = ([8, 8, 8], true, Rotation::Counted);
-    let mut case = Case::new((&device, &mut data), [1, 24, 2, 1, 128, 64], options);
+    let sizes = [1, 24, 2, 1, 128, 64];
+    let mut case = Case::new(&device, &mut data, sizes, [8, 8, 8], true, Rotation::Counted);
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 1e-30, 0.0, -0.0];
     let mut x = data.uniform(24 * 64, 3.0);
     for (row, value) in special.into_iter().enumerate() {
@@ -268,8 +270,7 @@ fn operand(launch: Result<Launch<u64>, KernelError>) -> &'static str {
 #[test]
 fn wrong_operands_are_refused() {
     let (mut data, device) = (Data::new("refused queries, keys and values"), Device::new());
-    let options = ([8, 8, 8], true, Rotation::Given);
-    let mut case = |sizes| Case::new((&device, &mut data), sizes, options);
+    let mut case = |sizes| Case::new(&device, &mut data, sizes, [8, 8, 8], true, Rotation::Given);
     let text = |case: &Case| case.launch(case.unwritten(&device)).unwrap_err().to_string();
     assert!(text(&case([1, 4, 2, 1, 96, 8])).contains("head_dim must be 64 or 128 (found 96)"));
     assert!(text(&case([1, 4, 3, 2, 64, 8])).contains("multiple of kv_heads"));
@@ -308,8 +309,7 @@ fn wrong_operands_are_refused() {
 fn small_and_large_results_have_a_tile_on_every_target() {
     let (mut data, device) = (Data::new("tiles of queries, keys and values"), Device::new());
     for sizes in [[1, 1, 1, 1, 64, 8], [1, 300, 16, 4, 128, 8]] {
-        let options = ([0; 3], false, Rotation::Counted);
-        let case = Case::new((&device, &mut data), sizes, options);
+        let case = Case::new(&device, &mut data, sizes, [0; 3], false, Rotation::Counted);
         let launch = case.launch(case.unwritten(&device)).unwrap();
         for target in SmTarget::GENERATED {
             assert!(!launch.dispatch(target).is_empty(), "{sizes:?} {target}");

@@ -7,7 +7,7 @@ use retrograph_kernels::ops::{ColumnSum, Mean};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-fn sums_of(x: &[f32], (rows, columns): (usize, usize)) -> Vec<f32> {
+fn sums_of(x: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     let device = Device::new();
     let (x, out) = (device.upload(x), device.upload(&vec![f32::NAN; columns]));
     let accumulate = false;
@@ -29,12 +29,12 @@ fn column_sums_match_their_reference() {
         for columns in [0, 1, 31, 32, 33, 67] {
             let scale = data.scale();
             let x = data.uniform(rows * columns, scale);
-            let actual = sums_of(&x, (rows, columns));
+            let actual = sums_of(&x, rows, columns);
             let expected = column_sum(&doubles(&x), columns);
             let tolerance =
                 Tolerance::relative(1e-6).absolute(1e-6 * f64::from(scale) * rows as f64);
             tolerance.check(&actual, &expected, &format!("{rows} × {columns} of {scale:e}"));
-            same_bits(&actual, &sums_of(&x, (rows, columns)), "two runs");
+            same_bits(&actual, &sums_of(&x, rows, columns), "two runs");
         }
     }
 }
@@ -44,7 +44,7 @@ fn not_a_number_stays_in_its_column() {
     let mut x = vec![1.0; 40 * 35];
     x[20 * 35 + 33] = f32::NAN;
     x[35 + 2] = f32::INFINITY;
-    let sums = sums_of(&x, (40, 35));
+    let sums = sums_of(&x, 40, 35);
     for (column, sum) in sums.into_iter().enumerate() {
         match column {
             33 => assert!(sum.is_nan()),
@@ -63,7 +63,7 @@ fn column_sums_accumulate() {
     let (from, out) = (device.upload(&x), device.upload(&before));
     let added = ColumnSum { x: from, out, rows, columns, accumulate: true };
     device.run(&added.launch().unwrap());
-    let sums = sums_of(&x, (rows, columns));
+    let sums = sums_of(&x, rows, columns);
     let expected: Vec<f32> = before.iter().zip(&sums).map(|(before, sum)| before + sum).collect();
     same_bits(&device.download(out), &expected, "added by the kernel and here");
 }
@@ -72,7 +72,7 @@ fn column_sums_accumulate() {
 fn column_sums_are_the_gradient_of_a_bias() {
     let mut data = Data::new("bias differences");
     let grad_out = data.uniform(19 * 7, 1.0);
-    let actual = sums_of(&grad_out, (19, 7));
+    let actual = sums_of(&grad_out, 19, 7);
     let (grad_out, bias) = (doubles(&grad_out), doubles(&data.uniform(7, 1.0)));
     let expected = differences(&bias, 1e-3, |bias| {
         let biased = bias.iter().cycle().map(|bias| 0.5 + bias);

@@ -41,7 +41,7 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
 /// The reference with the tables of the kernel.
 fn expected(x: &[f64], [_, seq, heads, head_dim]: [usize; 4], inverse: bool) -> Vec<f64> {
     let (cos, sin) = rope_tables(seq, head_dim, 1e4);
-    rope(x, (&doubles(&cos), &doubles(&sin)), [seq, heads, head_dim], inverse)
+    rope(x, &doubles(&cos), &doubles(&sin), [seq, heads, head_dim], inverse)
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn tokens_may_have_individual_positions() {
         for (token, position) in token_positions.into_iter().enumerate() {
             // Positions past the end of the tables use the last row.
             let row = (position as usize).min(rows - 1) * half..;
-            let tables = [&cos, &sin].map(|table| doubles(&table[row.clone()][..half]));
+            let [cos, sin] = [&cos, &sin].map(|table| doubles(&table[row.clone()][..half]));
             let own = token * width..(token + 1) * width;
-            let tables = (&*tables[0], &*tables[1]);
-            let expected = rope(&doubles(&x[own.clone()]), tables, [1, heads, head_dim], inverse);
+            let x = doubles(&x[own.clone()]);
+            let expected = rope(&x, &cos, &sin, [1, heads, head_dim], inverse);
             within(&found[own], &expected, &vec![chain(3, 4.0); width], "a token");
         }
     }

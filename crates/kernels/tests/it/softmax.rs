@@ -60,12 +60,7 @@ fn forward(input: &[f32], width: usize, causal: bool, by_blocks: usize) -> Vec<f
     output
 }
 
-fn backward(
-    probs: &[f32],
-    grad: &[f32],
-    (width, causal): (usize, bool),
-    by_blocks: usize,
-) -> Vec<f32> {
+fn backward(probs: &[f32], grad: &[f32], width: usize, causal: bool, by_blocks: usize) -> Vec<f32> {
     let run = || {
         let device = Device::new();
         let (probs_, grad_out) = (device.upload(probs), device.upload(grad));
@@ -133,7 +128,7 @@ fn softmax_backward_matches_its_reference() {
             let probs: Vec<f32> = probs.into_iter().map(|p| p as f32).collect();
             let grad = data.uniform(rows * width, scale);
             let expected = softmax_backward(&doubles(&probs), &doubles(&grad), width, causal);
-            let actual = backward(&probs, &grad, (width, causal), entry);
+            let actual = backward(&probs, &grad, width, causal, entry);
             // The dot product of a row is at most `scale` with an error of a few 2⁻²⁴ of that, and
             // is multiplied by a probability of at most 1.
             let tolerance = Tolerance::relative(1e-6).absolute(2e-6 * f64::from(scale) + 1e-44);
@@ -150,7 +145,7 @@ fn softmax_backward_matches_finite_differences() {
         let (x, grad) = (data.uniform(rows * width, 2.0), data.uniform(rows * width, 2.0));
         let probs = softmax(&doubles(&x), width, causal);
         let probs: Vec<f32> = probs.into_iter().map(|p| p as f32).collect();
-        let actual = backward(&probs, &grad, (width, causal), 0);
+        let actual = backward(&probs, &grad, width, causal, 0);
         let grad = doubles(&grad);
         // Rows do not depend on each other, so finite differences need only the sum over one row.
         for row in 0..rows {
@@ -181,7 +176,7 @@ fn masked_elements_are_not_read() {
     for entry in [0, 1] {
         let expected: Vec<f64> = doubles(&clean);
         Tolerance::relative(1e-6).check(&forward(&x, width, true, entry), &expected, "masked NaN");
-        let zeros = backward(&x, &x, (width, true), entry);
+        let zeros = backward(&x, &x, width, true, entry);
         let hidden = (0..x.len()).filter(|i| hidden(i / width, i % width));
         hidden.for_each(|i| assert_eq!(zeros[i].to_bits(), 0, "element {i}"));
     }

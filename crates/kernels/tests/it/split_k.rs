@@ -11,7 +11,7 @@ use crate::harness::Device;
 use crate::support::{Data, Tolerance, same_bits};
 
 /// Computes a product by split-K with `splits` splits.
-fn split_k(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec<f32> {
+fn split_k(op: Op, shape: GemmShape, a: &[f32], b: &[f32], splits: usize) -> Vec<f32> {
     let device = Device::new();
     let ([.., len], _) = op.lens(shape);
     let (a, b) = (device.upload(a), device.upload(b));
@@ -46,9 +46,9 @@ fn split_k_products_match_their_reference() {
             }
             let scale = data.scale();
             let (a, b) = (data.uniform(a, scale), data.uniform(b, 1.0));
-            let actual = split_k(op, shape, (&a, &b), splits);
-            Case::new(op, shape, (&a, &b)).check(&actual, "in splits");
-            same_bits(&actual, &split_k(op, shape, (&a, &b), splits), "two runs");
+            let actual = split_k(op, shape, &a, &b, splits);
+            Case::new(op, shape, &a, &b).check(&actual, "in splits");
+            same_bits(&actual, &split_k(op, shape, &a, &b, splits), "two runs");
         }
     }
 }

@@ -38,15 +38,17 @@ fn unwritten_terms(device: &Device, [rows, columns]: [usize; 2], count: usize) -
 
 fn split(
     device: &Device,
-    (values, [rows, columns]): (&[f32], [usize; 2]),
+    values: &[f32],
+    [rows, columns]: [usize; 2],
     column_scales: Option<View<u64, f32>>,
 ) -> SplitMatrix<u64> {
-    split_into(device, (values, column_scales), unwritten(device, rows, columns), [rows, columns])
+    split_into(device, values, column_scales, unwritten(device, rows, columns), [rows, columns])
 }
 
 fn split_into(
     device: &Device,
-    (values, column_scales): (&[f32], Option<View<u64, f32>>),
+    values: &[f32],
+    column_scales: Option<View<u64, f32>>,
     out: SplitMatrix<u64>,
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<u64> {
@@ -87,11 +89,11 @@ impl<'a> Case<'a> {
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let w = unwritten_terms(device, [outputs, inputs], self.terms);
-        let w = split_into(device, (self.operands[1], None), w, [outputs, inputs]);
+        let w = split_into(device, self.operands[1], None, w, [outputs, inputs]);
         let (shape, splits, alpha, accumulate) = (self.shape, self.splits, 1.0, false);
         match self.op {
             Op::Fprop => {
-                let x = split(device, (self.operands[0], [rows, inputs]), None);
+                let x = split(device, self.operands[0], [rows, inputs], None);
                 if splits > 1 {
                     let partials = device.unwritten(splits * rows * outputs);
                     let product = FpropSplitK { x, w, partials, shape, splits };
@@ -102,8 +104,8 @@ impl<'a> Case<'a> {
                 (Fprop { x, w, bias, y, shape, alpha, accumulate }.launch().unwrap(), y)
             }
             Op::Dgrad => {
-                let grad_out = (self.operands[0], [rows, outputs]);
-                let grad_out = split(device, grad_out, Some(w.scales));
+                let sizes = [rows, outputs];
+                let grad_out = split(device, self.operands[0], sizes, Some(w.scales));
                 if splits > 1 {
                     let partials = device.unwritten(splits * rows * inputs);
                     let product = DgradSplitK { grad_out, w, partials, shape, splits };
@@ -212,7 +214,7 @@ fn a_split_keeps_23_bits_of_elements_near_the_largest_of_their_row() {
             (0..columns).map(|at| (at as f32 % 60.0 - 30.0).exp2()).collect();
         for column_scales in [None, Some(&column_scales)] {
             let on_device = column_scales.map(|column_scales| device.upload(column_scales));
-            let matrix = split(&device, (&values, [rows, columns]), on_device);
+            let matrix = split(&device, &values, [rows, columns], on_device);
             let found = joined(&device, matrix, columns.max(1));
             let expected: Vec<f64> = doubles(&values)
                 .into_iter()
@@ -241,7 +243,7 @@ fn scales_put_the_largest_element_of_a_row_below_2_to_the_15() {
     let rows = [1.0, -1.5, 3e38, 1e-30, -65504.0, 1e-38, 0.0];
     let values: Vec<f32> =
         rows.iter().flat_map(|&value| [value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).collect();
-    let matrix = split(&device, (&values, [rows.len(), 8]), None);
+    let matrix = split(&device, &values, [rows.len(), 8], None);
     let (terms, scales): (Vec<f16>, Vec<f32>) =
         (device.download(matrix.terms), device.download(matrix.scales));
     for (row, &value) in rows.iter().enumerate() {
@@ -316,7 +318,7 @@ fn one_term_keeps_the_bound_of_two() {
             .map(|value| if value.is_finite() { value } else { 1.0 })
             .collect();
         let out = unwritten_terms(&device, [rows, columns], 1);
-        let matrix = split_into(&device, (&values, None), out, [rows, columns]);
+        let matrix = split_into(&device, &values, None, out, [rows, columns]);
         let terms: Vec<f16> = device.download(matrix.terms);
         let scales: Vec<f32> = device.download(matrix.scales);
         let mut on_host = vec![f16::NAN; values.len()];
@@ -351,7 +353,7 @@ fn check_host_split(device: &Device) {
     for [rows, columns] in [[1, 8], [7, 1032], [3, 4104]] {
         let mut values = data.spread(rows * columns);
         values[..6].copy_from_slice(&[-0.0, 0.0, f32::NAN, f32::NEG_INFINITY, 1.0, 1e-42]);
-        let matrix = split(device, (&values, [rows, columns]), None);
+        let matrix = split(device, &values, [rows, columns], None);
         let mut on_host = vec![f16::NAN; 2 * values.len()];
         let scales = split_rows(&values, columns, &mut on_host).unwrap();
         same_bits(&device.download::<f32>(matrix.scales), &scales, "scales");

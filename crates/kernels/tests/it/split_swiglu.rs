@@ -48,7 +48,8 @@ fn same(device: &Device, found: SplitMatrix<u64>, expected: SplitMatrix<u64>, wh
 /// Splits `x` by [`Split`].
 fn split(
     device: &Device,
-    (x, column_scales): (View<u64, f32>, Option<View<u64, f32>>),
+    x: View<u64, f32>,
+    column_scales: Option<View<u64, f32>>,
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<u64> {
     let out = unwritten(device, rows, columns);
@@ -64,7 +65,7 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
         let [gate, up] = inputs.each_ref().map(|values| device.upload(values));
         let expected = device.unwritten(rows * columns);
         device.run(&SwiGlu { gate, up, out: expected }.launch().unwrap());
-        let expected_split = split(&device, (expected, None), sizes);
+        let expected_split = split(&device, expected, None, sizes);
         for writes in [true, false] {
             let out = writes.then(|| device.unwritten(rows * columns));
             let launch = SplitSwiGlu {
@@ -135,7 +136,7 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
             device.run(&launch.launch().unwrap());
             for (gradient, expected) in [grad_gate, grad_up].into_iter().zip(expected) {
                 let what = format!("{sizes:?}, column_scales {has_factors}");
-                let two_launches = split(&device, (expected, gradient.column_scales), sizes);
+                let two_launches = split(&device, expected, gradient.column_scales, sizes);
                 same(&device, gradient.split, two_launches, &what);
                 if let Some(out) = gradient.out {
                     let [out, expected] = [out, expected].map(|view| device.download::<f32>(view));

@@ -95,7 +95,7 @@ struct Backward {
 }
 
 impl Backward {
-    fn new(device: &Device, data: &mut Data, (sizes, rank): ([usize; 3], usize)) -> Self {
+    fn new(device: &Device, data: &mut Data, sizes: [usize; 3], rank: usize) -> Self {
         let [rows, inputs, outputs] = sizes;
         let mut matrix = |len| upload(device, &data.uniform(len, 3.0));
         let (grad_out, w) = (matrix(rows * outputs), matrix(outputs * inputs));
@@ -165,7 +165,7 @@ fn backward_has_the_bits_of_product_and_activation() {
     let (mut data, device) = (Data::new("gradients of swiglu products"), Device::new());
     for ([rows, outputs, inputs], rank) in SIZES.into_iter().zip([0, 8].into_iter().cycle()) {
         let sizes = [rows, inputs, outputs];
-        let backward = Backward::new(&device, &mut data, (sizes, rank));
+        let backward = Backward::new(&device, &mut data, sizes, rank);
         let expected = backward.expected(&device);
         for tile in tiles(&device, &SWIGLU_BACKWARD) {
             assert!(backward.run(&device, tile) == expected, "{sizes:?} {rank} {tile:?}");
@@ -189,7 +189,7 @@ fn images_of_other_targets_have_the_same_bits() {
                 "{target} {tile:?}"
             );
         }
-        let backward = Backward::new(&device, &mut data, ([136, 40, 72], 8));
+        let backward = Backward::new(&device, &mut data, [136, 40, 72], 8);
         let expected = backward.expected(&device);
         for tile in tiles(&device, &SWIGLU_BACKWARD) {
             assert!(backward.run(&device, tile) == expected, "{target} {tile:?}");
@@ -246,7 +246,7 @@ fn special_values_match_products_followed_by_swiglu() {
     for tile in tiles(&device, &SWIGLU) {
         assert!(forward.run(&device, tile) == expected, "{tile:?}");
     }
-    let mut backward = Backward::new(&device, &mut data, (sizes, 8));
+    let mut backward = Backward::new(&device, &mut data, sizes, 8);
     for input in &mut backward.inputs {
         let mut values = data.uniform(input.len(), 3.0);
         values.iter_mut().zip(special.into_iter().cycle()).step_by(5).for_each(|(v, s)| *v = s);
@@ -270,7 +270,7 @@ fn wrong_operands_are_refused() {
     let mut forward = Forward::new(&device, &mut data, [24, 16, 72]);
     forward.w[1] = forward.w[1].slice(0..8);
     assert!(matches!(forward.launch(results), Err(KernelError::Length { .. })));
-    let mut backward = Backward::new(&device, &mut data, ([24, 72, 16], 8));
+    let mut backward = Backward::new(&device, &mut data, [24, 72, 16], 8);
     backward.inputs[0] = backward.inputs[0].slice(0..8);
     assert!(matches!(backward.launch([results[0], results[1]]), Err(KernelError::Length { .. })));
 }

@@ -34,7 +34,7 @@ impl Operands {
         Self { grad_out: upload(device, grad_out), x: upload(device, x), shape }
     }
 
-    fn uniform(device: &Device, data: &mut Data, (shape, bound): (GemmShape, f32)) -> Self {
+    fn uniform(device: &Device, data: &mut Data, shape: GemmShape, bound: f32) -> Self {
         let GemmShape { rows, inputs, outputs } = shape;
         let [grad_out, x] = [outputs, inputs].map(|width| data.uniform(rows * width, bound));
         Self::new(device, shape, [&grad_out, &x])
@@ -77,7 +77,7 @@ fn sum_of_squares(values: &[f32]) -> f64 {
 fn the_partial_sums_of_every_tile_add_up_to_the_square_of_the_norm() {
     let (mut data, device) = (Data::new("squares"), Device::new());
     for sizes in SHAPES {
-        let operands = Operands::uniform(&device, &mut data, (shape(sizes), 2.0));
+        let operands = Operands::uniform(&device, &mut data, shape(sizes), 2.0);
         for tile in tiles(&device) {
             let what = format!("{sizes:?} {tile:?}");
             let (found, squares) = operands.run(&device, tile);
@@ -98,7 +98,7 @@ fn images_of_other_targets_add_the_same_squares() {
     for target in [75, 80, 86].map(SmTarget::portable) {
         let device = Device::with_images_for(target);
         for sizes in [[16, 72, 136], [40, 200, 328]] {
-            let operands = Operands::uniform(&device, &mut data, (shape(sizes), 2.0));
+            let operands = Operands::uniform(&device, &mut data, shape(sizes), 2.0);
             for tile in tiles(&device) {
                 let (found, squares) = operands.run(&device, tile);
                 same_bits(&found, &operands.plain(&device, tile), &format!("{target} {tile:?}"));
@@ -159,7 +159,7 @@ fn sums_of_zeros_are_zero_and_sums_of_nan_and_infinity_are_not_finite() {
 fn a_bf16_gradient_is_squared_before_rounding() {
     let (mut data, device) = (Data::new("squares of bf16"), Device::new());
     let shape = shape([24, 72, 264]);
-    let operands = Operands::uniform(&device, &mut data, (shape, 1.0));
+    let operands = Operands::uniform(&device, &mut data, shape, 1.0);
     for tile in tiles(&device) {
         let (in_f32, expected) = operands.run(&device, tile);
         let Operands { grad_out, x, shape } = operands;

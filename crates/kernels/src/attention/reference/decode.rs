@@ -9,9 +9,11 @@ use crate::attention::KvCacheShape;
 /// `[capacity, kv_heads, head_dim]`.
 pub fn decode_attention(
     q: &[f64],
-    (keys, values): (&[f64], &[f64]),
+    keys: &[f64],
+    values: &[f64],
     positions: Range<usize>,
-    (shape, scale): (KvCacheShape, f64),
+    shape: KvCacheShape,
+    scale: f64,
 ) -> Vec<f64> {
     let KvCacheShape { heads, kv_heads, head_dim, .. } = shape;
     let mut out = vec![0.0; heads * head_dim];

@@ -53,7 +53,8 @@ impl DoraScaleShape {
         self,
         check: Check,
         operands: &[(&'static str, TensorView<B>)],
-        (name, to): (&'static str, Output<B>),
+        name: &'static str,
+        to: Output<B>,
     ) -> Result<[u32; 2], KernelError> {
         let expected = check.product("rows × columns", &[self.rows, self.columns])?;
         for &(name, operand) in operands {
@@ -99,7 +100,7 @@ impl<B: Copy, I: Copy, O: Copy> DoraScale<B, I, O> {
     {
         let Self { mag_norm_scales, bias, shape, .. } = *self;
         let (x, y, check) = (self.x.into(), self.y.into(), Check(DORA_SCALE.name));
-        let [rows, columns] = shape.check(check, &[("x", x)], ("y", y))?;
+        let [rows, columns] = shape.check(check, &[("x", x)], "y", y)?;
         check.length("mag_norm_scales", mag_norm_scales, shape.columns)?;
         bias.map_or(Ok(()), |bias| check.length("bias", bias, shape.columns))?;
         let (y, y_bf16) = y.pointers();
@@ -152,7 +153,7 @@ impl<B: Copy, O: Copy> DoraScaleBackward<B, O> {
         let Self { grad_out, x, mag_norm_scales, norms, grad_magnitudes, shape, .. } = *self;
         let (to, check) = (self.grad_input.into(), Check(DORA_SCALE_BACKWARD.name));
         let inputs = [("grad_out", grad_out), ("x", x)];
-        let [rows, columns] = shape.check(check, &inputs, ("grad_input", to))?;
+        let [rows, columns] = shape.check(check, &inputs, "grad_input", to)?;
         check.length("mag_norm_scales", mag_norm_scales, shape.columns)?;
         check.length("norms", norms, shape.columns)?;
         let partials = check.product("runs × columns", &[shape.runs(), shape.columns])?;
