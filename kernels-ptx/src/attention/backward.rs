@@ -7,9 +7,7 @@
 //! scores: the streamed operand of the scores (k or q) is in flight meanwhile. In `grad_q` the next
 //! tile of v then loads while the scores are computed.
 
-use retrograph_kernel_abi::attention::{
-    FlashAttention, FlashBackwardParameters, LSE_DELTA_ROWS,
-};
+use retrograph_kernel_abi::attention::{FlashAttention, FlashBackwardParameters, LSE_DELTA_ROWS};
 use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};

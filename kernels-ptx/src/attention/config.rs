@@ -1,8 +1,6 @@
 //! Configurations of the fused attention kernels.
 
-use retrograph_kernel_abi::attention::{
-    FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention,
-};
+use retrograph_kernel_abi::attention::{FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention};
 use retrograph_kernel_abi::{DType, Signature};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};

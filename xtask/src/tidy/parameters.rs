@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn tuples_are_reported_by_function_and_line() {
-        let text = "impl A {\n    fn first(&self, (a, b): (u32, u32)) {}\n}\nfn second(c: (u8, u8)) {}";
+        let text =
+            "impl A {\n    fn first(&self, (a, b): (u32, u32)) {}\n}\nfn second(c: (u8, u8)) {}";
         let found = complaints(text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.rs:2: ") && found[0].contains("`first`"), "{found:?}");

@@ -12,7 +12,7 @@ use crate::support::{Data, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles of 32, 64 and 128,
 /// groups, and a head_dim with `wgmma` entries.
-const SHAPES: [[usize; 5]; 10] = [
+const SHAPES: [[usize; 5]; 11] = [
     [1, 1, 1, 1, 16],
     [2, 37, 4, 2, 16],
     [1, 64, 1, 1, 40],
@@ -23,6 +23,7 @@ const SHAPES: [[usize; 5]; 10] = [
     [1, 257, 2, 2, 128],
     [1, 131, 4, 2, 96],
     [1, 270, 2, 1, 64],
+    [1, 131, 2, 1, 256],
 ];
 
 const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
@@ -169,7 +170,7 @@ fn changing_a_document_changes_no_bit_of_another() {
 #[test]
 fn tiles_of_other_documents_are_not_read() {
     let mut data = Data::new("tiles of others");
-    for (compute, head_dim) in FORMS.into_iter().flat_map(|c| [32, 64, 128].map(|h| (c, h))) {
+    for (compute, head_dim) in FORMS.into_iter().flat_map(|c| [32, 64, 128, 256].map(|h| (c, h))) {
         if !is_supported(compute, shape([1, 512, 2, 1, head_dim])) {
             continue;
         }
@@ -194,7 +195,7 @@ fn tiles_of_other_documents_are_not_read() {
 #[test]
 fn bounds_out_of_range_end_and_stay_in_their_tensors() {
     let mut data = Data::new("bounds out of range");
-    for (compute, head_dim) in FORMS.into_iter().flat_map(|c| [16, 64, 128].map(|h| (c, h))) {
+    for (compute, head_dim) in FORMS.into_iter().flat_map(|c| [16, 64, 128, 256].map(|h| (c, h))) {
         if !is_supported(compute, shape([1, 200, 2, 1, head_dim])) {
             continue;
         }

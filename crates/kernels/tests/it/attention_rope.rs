@@ -11,7 +11,7 @@ use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, all entries.
-const SHAPES: [[usize; 5]; 8] = [
+const SHAPES: [[usize; 5]; 10] = [
     [1, 1, 1, 1, 8],
     [2, 37, 4, 2, 40],
     [1, 65, 2, 1, 72],
@@ -19,6 +19,8 @@ const SHAPES: [[usize; 5]; 8] = [
     [1, 130, 6, 1, 96],
     [2, 129, 2, 2, 128],
     [1, 131, 2, 1, 128],
+    [2, 70, 4, 2, 256],
+    [1, 65, 2, 1, 144],
     [0, 4, 2, 1, 8],
 ];
 
@@ -81,7 +83,7 @@ fn targets_without_wgmma_rotate_alike() {
     for target in [75, 80] {
         let device = || Device::with_images_for(SmTarget::portable(target));
         gradients_are_rotated_back(device, &[[2, 37, 4, 2, 40], [1, 97, 2, 1, 64]]);
-        gradients_are_rotated_back(device, &[[1, 70, 2, 2, 128]]);
+        gradients_are_rotated_back(device, &[[1, 70, 2, 2, 128], [1, 40, 2, 1, 256]]);
     }
 }
 

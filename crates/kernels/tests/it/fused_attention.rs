@@ -15,7 +15,7 @@ use crate::support::{Data, differences, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, groups of 1 to 6,
 /// padding.
-const SHAPES: [[usize; 5]; 21] = [
+const SHAPES: [[usize; 5]; 25] = [
     [0, 4, 2, 1, 8],
     [1, 0, 2, 1, 8],
     [1, 1, 1, 1, 4],
@@ -37,6 +37,10 @@ const SHAPES: [[usize; 5]; 21] = [
     [2, 130, 3, 1, 96],
     [1, 257, 2, 2, 96],
     [1, 400, 2, 1, 64],
+    [1, 1, 1, 1, 256],
+    [2, 33, 3, 1, 136],
+    [1, 70, 4, 2, 200],
+    [1, 129, 2, 1, 256],
 ];
 
 const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
@@ -146,8 +150,15 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
 fn targets_without_tensor_cores_match_the_references() {
     let (mut data, device) =
         (Data::new("fused fma"), Device::with_images_for(SmTarget::portable(75)));
-    let sizes = [[1, 1, 1, 1, 8], [2, 37, 4, 2, 24], [1, 65, 3, 1, 128], [1, 97, 2, 2, 56]];
-    for (compute, sizes) in BOTH.into_iter().flat_map(|c| sizes.map(|sizes| (c, sizes))) {
+    let sizes = [
+        [1, 1, 1, 1, 8],
+        [2, 37, 4, 2, 24],
+        [1, 65, 3, 1, 128],
+        [1, 97, 2, 2, 56],
+        [1, 65, 2, 1, 256],
+    ];
+    let cases = BOTH.into_iter().flat_map(|compute| sizes.map(|sizes| (compute, sizes)));
+    for (compute, sizes) in cases.filter(|(compute, sizes)| is_supported(*compute, shape(*sizes))) {
         let case = Case::new(&mut data, compute, sizes);
         case.check(&case.run_on(&device, 1), "images for sm_75");
     }
@@ -157,6 +168,7 @@ fn targets_without_tensor_cores_match_the_references() {
 fn gradients_match_finite_differences() {
     let mut data = Data::new("fused differences");
     BOTH.into_iter().for_each(|compute| gradients_match(&mut data, compute, [2, 5, 4, 2, 8]));
+    gradients_match(&mut data, DType::Bf16, [1, 3, 2, 1, 136]);
     gradients_match(&mut data, DType::F16, [1, 3, 2, 1, 64]);
 }
 
@@ -185,6 +197,7 @@ fn large_and_tiny_numbers_neither_overflow_nor_vanish() {
     let mut data = Data::new("fused scales");
     BOTH.into_iter().for_each(|compute| neither_overflow_nor_vanish(&mut data, compute, [16, 8]));
     neither_overflow_nor_vanish(&mut data, DType::F16, [64, 96]);
+    neither_overflow_nor_vanish(&mut data, DType::Bf16, [256, 136]);
 }
 
 fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usize; 2]) {
@@ -225,7 +238,8 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usiz
 fn nan_and_infinity_reach_all_dependents_and_stay_in_their_sequence() {
     let mut data = Data::new("fused specials");
     // Blocks of 128 tokens with `wgmma`, of 64 without.
-    for (seq, token, head_dim, run) in [(150, 100, 8, 64), (300, 200, 64, 128)] {
+    for (seq, token, head_dim, run) in [(150, 100, 8, 64), (300, 200, 64, 128), (100, 70, 256, 64)]
+    {
         stays_in_its_run(&mut data, [seq, token, head_dim, run]);
     }
 }
@@ -313,6 +327,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         ..good
     };
     assert!(message(of(wide, 528, 264)).contains("at most 128"));
+    let wider = |head_dim| AttentionShape { head_dim, ..shape };
+    assert!(wider(256).can_be_fused(DType::Bf16) && !wider(264).can_be_fused(DType::Bf16));
     let odd = AttentionShape { head_dim: 6, ..shape };
     assert!(message(of(odd, 24, 12)).contains("multiple of 4"));
     for dtype in BOTH {

@@ -126,7 +126,12 @@ fn new_tokens_attend_to_the_cache_up_to_themselves() {
             ([150, 3, 1, 96], vec![[0, 33], [129, 7]]),
             ([260, 2, 2, 128], vec![[0, 16], [100, 160], [256, 16]]),
             ([70, 1, 1, 120], vec![[5, 60]]),
+            ([150, 2, 1, 256], vec![[0, 64], [70, 80]]),
+            ([70, 3, 3, 136], vec![[5, 60]]),
         ] {
+            if format == Format::F32 && sizes[3] > 128 {
+                continue;
+            }
             for tokens in runs {
                 Case::new(&mut data, format, sizes, tokens).check("fused");
             }
@@ -264,8 +269,15 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     };
     assert!(in_bf16.launch().is_ok());
     assert!(shape.can_prefill_fused(DType::Bf16));
-    for head_dim in [4, 12, 136, 256] {
+    for (head_dim, in_f32, in_bf16) in [
+        (4, true, false),
+        (12, true, false),
+        (136, false, true),
+        (256, false, true),
+        (264, false, false),
+    ] {
         let wide = KvCacheShape { head_dim, ..shape };
-        assert!(!wide.can_prefill_fused(DType::Bf16), "{head_dim}");
+        let found = [DType::F32, DType::Bf16].map(|dtype| wide.can_prefill_fused(dtype));
+        assert_eq!(found, [in_f32, in_bf16], "{head_dim}");
     }
 }
