@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let mut startup = Startup::new();
     let start = &mut |stage: Stage<'_>| startup.show(&stage);
     if !arguments.decode.is_empty() {
-        return decode_bench::run((arguments, &config), (&device, &modules), start);
+        return decode_bench::run(arguments, &config, &device, &modules, start);
     }
     let mode = config.mode;
     let bench = Bench {
@@ -56,11 +56,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         steps: arguments.steps.max(1),
         energy: arguments.energy,
     };
-    let rows = &mut rows((device.simulated, heading), line, arguments);
+    let rows = &mut rows(device.simulated, heading, line, arguments);
     let measurements = bench.run(&modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { steps: arguments.steps };
-        write(path, (arguments, mode), settings, (&device, &measurements))?;
+        write(path, arguments, mode, settings, &device, &measurements)?;
     }
     Ok(Outcome::Done)
 }
@@ -68,7 +68,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
 /// Prints each measurement, after a `heading`. Stops if printing fails, unless the results are also
 /// written to a file.
 pub(crate) fn rows<M>(
-    (simulated, heading): (bool, fn()),
+    simulated: bool,
+    heading: fn(),
     line: fn(&M),
     arguments: &BenchArguments,
 ) -> impl FnMut(&M) -> bool {
@@ -129,9 +130,11 @@ fn line(one: &Measurement) {
 /// Writes the results as JSON.
 pub(crate) fn write(
     path: &Path,
-    (arguments, mode): (&BenchArguments, Mode),
+    arguments: &BenchArguments,
+    mode: Mode,
     settings: impl Serialize,
-    (device, measurements): (&Device, &[impl Serialize]),
+    device: &Device,
+    measurements: &[impl Serialize],
 ) -> Result<(), CliError> {
     let results = Results {
         device: &device.info.name,

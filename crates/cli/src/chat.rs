@@ -59,9 +59,8 @@ impl Line {
 /// Answers the lines of standard input until it ends.
 pub(crate) fn run(arguments: &ChatArguments) -> Result<Outcome, CliError> {
     let adapters: Vec<_> = arguments.adapter.as_deref().into_iter().collect();
-    let adapters = (adapters.as_slice(), 1);
     let engine =
-        Engine::open(&arguments.engine, adapters, arguments.quiet, |template, defaults| {
+        Engine::open(&arguments.engine, &adapters, 1, arguments.quiet, |template, defaults| {
             template.ok_or(HubError::NoChatTemplate).map_err(Error::from)?;
             Ok(arguments.sampling.resolve(defaults).validate()?)
         })?;
@@ -145,8 +144,8 @@ impl Chat<'_> {
         let conversation = Conversation::new(messages);
         let template = self.engine.template.as_ref().ok_or(HubError::NoChatTemplate);
         let template = template.map_err(Error::from)?;
-        let prompt = (template, &conversation);
-        let request = TextRequest::answer(&self.engine.tokenizer, prompt, self.sampling)?;
+        let tokenizer = &self.engine.tokenizer;
+        let request = TextRequest::answer(tokenizer, template, &conversation, self.sampling)?;
         let (used, capacity) = (request.prompt.len(), self.engine.capacity());
         if used >= capacity {
             self.messages.pop();

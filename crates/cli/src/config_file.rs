@@ -90,7 +90,7 @@ fn expand(line: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
         reason,
     })?;
     let flags = Flags::new();
-    let added = flags.read((&path, &text), &flags.given(&line[2..]))?;
+    let added = flags.read(&path, &text, &flags.given(&line[2..]))?;
     let (head, tail) = line.split_at(2);
     Ok([head, &added, tail].concat())
 }
@@ -149,7 +149,8 @@ impl Flags {
     /// Returns the arguments of a file, without those that `given` flags replace.
     fn read(
         &self,
-        (path, text): (&Path, &str),
+        path: &Path,
+        text: &str,
         given: &BTreeSet<String>,
     ) -> Result<Vec<OsString>, ConfigError> {
         let table: Table = text.parse().map_err(|reason: toml::de::Error| ConfigError::Syntax {
@@ -303,7 +304,7 @@ mod tests {
     fn added(text: &str, line: &[&str]) -> Result<Vec<String>, ConfigError> {
         let line: Vec<OsString> = line.iter().map(OsString::from).collect();
         let flags = Flags::new();
-        let added = flags.read(("run.toml".as_ref(), text), &flags.given(&line))?;
+        let added = flags.read("run.toml".as_ref(), text, &flags.given(&line))?;
         Ok(added.into_iter().map(|one| one.into_string().unwrap()).collect())
     }
 

@@ -30,7 +30,8 @@ pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliE
 pub(crate) fn read(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
-    (options, dpo): (SplitOptions, bool),
+    options: SplitOptions,
+    dpo: bool,
 ) -> Result<Split, CliError> {
     let bar = ProgressBar::new(0);
     bar.set_style(style("{prefix:<11} {bar:30} {bytes} of {total_bytes}"));

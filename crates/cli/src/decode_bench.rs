@@ -21,8 +21,10 @@ struct Settings {
 
 /// Measures text generation with the settings of the arguments.
 pub(crate) fn run(
-    (arguments, config): (&BenchArguments, &TrainingConfig),
-    (device, modules): (&Device, &ModuleCache),
+    arguments: &BenchArguments,
+    config: &TrainingConfig,
+    device: &Device,
+    modules: &ModuleCache,
     start: &mut dyn FnMut(Stage<'_>),
 ) -> Result<Outcome, CliError> {
     let drawn = Sampling { temperature: 1.0, top_k: 20, top_p: 0.8, ..Sampling::greedy() };
@@ -36,11 +38,11 @@ pub(crate) fn run(
         warm_up: arguments.warm_up as usize,
         steps: arguments.steps.max(1) as usize,
     };
-    let rows = &mut rows((device.simulated, heading), line, arguments);
+    let rows = &mut rows(device.simulated, heading, line, arguments);
     let measurements = bench.run(modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
-        write(path, (arguments, config.mode), settings, (device, &measurements))?;
+        write(path, arguments, config.mode, settings, device, &measurements)?;
     }
     Ok(Outcome::Done)
 }

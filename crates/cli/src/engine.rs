@@ -34,7 +34,8 @@ impl Engine {
     /// the default sampling parameters before the device is opened.
     pub(crate) fn open(
         arguments: &EngineArguments,
-        (adapters, batch): (&[&Path], usize),
+        adapters: &[&Path],
+        batch: usize,
         quiet: bool,
         check: impl FnOnce(Option<&ChatTemplate>, &GenerationConfig) -> Result<(), CliError>,
     ) -> Result<Self, CliError> {
@@ -56,7 +57,7 @@ impl Engine {
         if !quiet {
             adapters.iter().for_each(screen::adapter);
         }
-        let plan = plan((arguments, batch), model)?;
+        let plan = plan(arguments, batch, model)?;
         let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
         let device = Device::open(*choice)?;
         if !quiet {
@@ -105,7 +106,8 @@ impl Engine {
 
 /// Plans the generator of the model.
 fn plan(
-    (arguments, batch): (&EngineArguments, usize),
+    arguments: &EngineArguments,
+    batch: usize,
     model: ModelDirectory,
 ) -> Result<GenerationPlan, CliError> {
     let positions = model.max_position_embeddings().unwrap_or(MAX_LENGTH);

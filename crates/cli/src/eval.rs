@@ -43,10 +43,10 @@ impl EvalConfig {
         let config = arguments.config(base.as_ref());
         TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
         let options = arguments.data.options(arguments.seq(base.as_ref()));
-        let split = data::read(&arguments.data, &tokenizer, (options, false))?;
+        let split = data::read(&arguments.data, &tokenizer, options, false)?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
-        let given = (checkpoint, arguments.model.lora.adapter.as_deref());
-        let (config, trained) = Trained::open(config, base.as_ref(), given)?;
+        let adapter = arguments.model.lora.adapter.as_deref();
+        let (config, trained) = Trained::open(config, base.as_ref(), checkpoint, adapter)?;
         let config = arguments.sized(config, base.as_ref());
         trained.show();
         config.validate()?;

@@ -25,8 +25,9 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     destination.require_format()?;
     require_free(destination)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
-    let given = (Chosen::of(checkpoint.as_ref(), *best), adapter.as_deref());
-    let (config, trained) = Trained::open(config(base.as_ref()), base.as_ref(), given)?;
+    let checkpoint = Chosen::of(checkpoint.as_ref(), *best);
+    let (config, trained) =
+        Trained::open(config(base.as_ref()), base.as_ref(), checkpoint, adapter.as_deref())?;
     trained.show();
     screen::model(&config);
     if *adapter_only && config.mode.lora().is_none() {
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
         if let Some(dtype) = destination.dtype.filter(|dtype| *dtype != WeightType::F32) {
             return Err(CliError::AdapterType(dtype));
         }
-        return adapter_directory(&destination.out, (&config, base.as_ref()), &mut weights);
+        return adapter_directory(&destination.out, &config, base.as_ref(), &mut weights);
     }
     let values = &mut |parameter: &Parameter| weights.of(parameter);
     let mut weights = ModelWeights::new(&config.model, config.mode, values);
@@ -82,7 +83,8 @@ fn file(destination: &DestinationArguments) -> GgufOutput<'_> {
 /// Writes the LoRA matrices in PEFT format.
 fn adapter_directory(
     folder: &Path,
-    (config, base): (&TrainingConfig, Option<&ModelDirectory>),
+    config: &TrainingConfig,
+    base: Option<&ModelDirectory>,
     weights: &mut Weights,
 ) -> Result<Outcome, CliError> {
     let base = base.and_then(|base| base.path().to_str());

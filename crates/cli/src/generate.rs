@@ -53,9 +53,9 @@ impl GenerateConfig {
         let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
         let prompt = prompt(arguments, &tokenizer)?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
-        let given = (checkpoint, arguments.adapter.as_deref());
-        let (config, trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
-        let plan = plan(arguments, (config, model), prompt.len())?;
+        let (config, adapter) = (config(arguments, &model), arguments.adapter.as_deref());
+        let (config, trained) = Trained::open(config, model.as_ref(), checkpoint, adapter)?;
+        let plan = plan(arguments, config, model, prompt.len())?;
         Ok(Self { plan, trained, tokenizer, prompt, sampling, ends })
     }
 }
@@ -80,13 +80,13 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
             startup.show(&stage);
         }
     })?;
-    let generated = stream((&mut generator, &tokenizer), &request)?;
+    let generated = stream(&mut generator, &tokenizer, &request)?;
     let ended = told(generated.stop_reason, &tokenizer);
     if !arguments.quiet {
-        summary(&generator, (&generated, &device), &ended);
+        summary(&generator, &generated, &device, &ended);
     }
     if let Some(path) = &arguments.json {
-        let result = result(&generator, (&generated, &device), (&request, &ended));
+        let result = result(&generator, &generated, &device, &request, &ended);
         write("the result", path, &format!("{result:#}\n"))?;
     }
     Ok(if generated.stop_reason == StopReason::Callback {
@@ -162,7 +162,8 @@ fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> Trai
 /// the model.
 fn plan(
     arguments: &GenerateArguments,
-    (config, model): (TrainingConfig, Option<ModelDirectory>),
+    config: TrainingConfig,
+    model: Option<ModelDirectory>,
     prompt: usize,
 ) -> Result<GenerationPlan, CliError> {
     let wanted = prompt.saturating_add(arguments.max_tokens).max(prompt + 1).max(2);
@@ -179,7 +180,8 @@ fn plan(
 
 /// Generates and prints the text until it ends or is interrupted.
 fn stream(
-    (generator, tokenizer): (&mut Generator, &Tokenizer),
+    generator: &mut Generator,
+    tokenizer: &Tokenizer,
     request: &TextRequest<'_>,
 ) -> Result<Generated, CliError> {
     let generated = generator.text(tokenizer, request, &mut |piece| {
@@ -218,7 +220,7 @@ fn told(ended: StopReason, tokenizer: &Tokenizer) -> String {
     }
 }
 
-fn summary(generator: &Generator, (generated, device): (&Generated, &Device), ended: &str) {
+fn summary(generator: &Generator, generated: &Generated, device: &Device, ended: &str) {
     fact("ended", format!("{ended}; {} tokens", generated.tokens.len()));
     if let Some(report) = generator.report() {
         let (nodes, depth) = (report.nodes, report.depth);
@@ -237,8 +239,10 @@ fn summary(generator: &Generator, (generated, device): (&Generated, &Device), en
 
 fn result(
     generator: &Generator,
-    (generated, device): (&Generated, &Device),
-    (request, ended): (&TextRequest<'_>, &str),
+    generated: &Generated,
+    device: &Device,
+    request: &TextRequest<'_>,
+    ended: &str,
 ) -> serde_json::Value {
     let ms = median(&generated.device_ms).filter(|_| !device.simulated);
     json!({

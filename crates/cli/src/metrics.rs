@@ -43,7 +43,8 @@ impl MetricsFile {
     pub(crate) fn start(
         &mut self,
         from: u32,
-        (config, simulated): (&TrainingConfig, bool),
+        config: &TrainingConfig,
+        simulated: bool,
     ) -> Result<(), CliError> {
         self.run = Some((*config, simulated));
         let kept = match self.file.metadata() {
@@ -197,7 +198,7 @@ mod tests {
         let path = folder.path().join("metrics.jsonl");
         let write = |from: u32, until: u32| {
             let mut file = MetricsFile::open(&path).unwrap();
-            file.start(from, (&config(), true)).unwrap();
+            file.start(from, &config(), true).unwrap();
             (from..until).for_each(|step| file.write(&metrics(step)).unwrap());
         };
         let steps = || -> Vec<u64> {
@@ -228,7 +229,7 @@ mod tests {
             ),
         ] {
             let mut file = MetricsFile::open(&path).unwrap();
-            file.start(0, (&config(), true)).unwrap();
+            file.start(0, &config(), true).unwrap();
             file.write(&StepMetrics { preference, ..metrics(3) }).unwrap();
             file.held_out(&found).unwrap();
             let text = std::fs::read_to_string(&path).unwrap();
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_reported_once() {
         let mut file = MetricsFile::open(Path::new("/dev/full")).unwrap();
-        file.start(0, (&config(), true)).unwrap();
+        file.start(0, &config(), true).unwrap();
         let error = file.write(&metrics(0)).unwrap_err().to_string();
         assert!(error.contains("the metrics cannot be written to `/dev/full`"), "{error}");
         file.write(&metrics(1)).unwrap();

@@ -51,16 +51,16 @@ fn draw(picture: &mut String, curves: &Curves<'_>) -> Result<(), DrawError> {
     let points = losses.iter().copied().enumerate();
     let [each, mean, held] = [BLUE.mix(0.35).into(), BLUE.stroke_width(2), RED.stroke_width(2)];
     let train = chart.draw_series(LineSeries::new(points, each))?;
-    train.label("train").legend(move |at| sample(at, each));
+    train.label("train").legend(move |(x, y)| sample(x, y, each));
     let points = smoothed(losses).into_iter().enumerate();
     let smooth = chart.draw_series(LineSeries::new(points, mean))?;
     smooth
         .label(format!("train, mean of {} steps", span(losses)))
-        .legend(move |at| sample(at, mean));
+        .legend(move |(x, y)| sample(x, y, mean));
     let points = held_out.iter().map(|found| (found.steps as usize, found.loss));
     if !held_out.is_empty() {
         let line = chart.draw_series(LineSeries::new(points.clone(), held))?;
-        line.label("held out").legend(move |at| sample(at, held));
+        line.label("held out").legend(move |(x, y)| sample(x, y, held));
     }
     chart.draw_series(points.map(|point| Circle::new(point, 3, RED.filled())))?;
     let place = SeriesLabelPosition::UpperRight;
@@ -71,7 +71,7 @@ fn draw(picture: &mut String, curves: &Curves<'_>) -> Result<(), DrawError> {
 }
 
 /// The line of a legend.
-fn sample((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
+fn sample(x: i32, y: i32, style: ShapeStyle) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 20, y)], style)
 }
 

@@ -111,15 +111,16 @@ impl Results<'_> {
         let mut times = Vec::new();
         let mut steps = Steps::new(config, from, until, device.simulated);
         if let Some(file) = metrics {
-            failures.warn(file.start(from, (config, device.simulated)));
+            failures.warn(file.start(from, config, device.simulated));
         }
         let ending = run.train(until, stop, &mut |event| {
             let done = match event {
                 Event::Step(found) => {
                     times.push(found.device_ms);
                     let done = metrics.as_mut().map_or(Ok(()), |file| file.write(&found));
-                    let run = (&*config, device.simulated);
-                    let shown = events.as_mut().map_or(Ok(()), |file| file.step(&found, run));
+                    let simulated = device.simulated;
+                    let shown =
+                        events.as_mut().map_or(Ok(()), |file| file.step(&found, config, simulated));
                     steps.show(&found);
                     done.and(shown)
                 }

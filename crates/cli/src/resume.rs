@@ -62,7 +62,8 @@ impl Checkpoints {
 pub(crate) fn config(
     arguments: &FinetuneArguments,
     checkpoint: &Checkpoint,
-    (asked, fingerprint): (&TrainingConfig, &str),
+    asked: &TrainingConfig,
+    fingerprint: &str,
     base: Option<&ModelDirectory>,
 ) -> Result<TrainingConfig, CliError> {
     let header = checkpoint.header();

@@ -84,7 +84,7 @@ impl RunConfig {
             (None, Some(checkpoint), _) => asked.seq = checkpoint.header().config.seq,
             (None, None, Some(base)) => {
                 let opened = device.take().map_or_else(|| Device::open(arguments.device), Ok)?;
-                asked.seq = sequence_length::fitting(&arguments, &opened, (base, &asked))?;
+                asked.seq = sequence_length::fitting(&arguments, &opened, base, &asked)?;
                 device = Some(opened);
             }
         }
@@ -93,17 +93,17 @@ impl RunConfig {
         let tokenizer = data::tokenizer(base.as_ref())?;
         let options = arguments.data.options(asked.seq);
         let options = arguments.data_use.options(options, asked.seed);
-        let data = data::read(&arguments.data, &tokenizer, (options, arguments.preference.dpo))?;
+        let data = data::read(&arguments.data, &tokenizer, options, arguments.preference.dpo)?;
         let epochs = base.as_ref().filter(|_| checkpoint.is_none()).map(|_| DEFAULT_EPOCHS);
-        let epoch = (data.training.sequences(asked.seq), asked.batch);
-        let steps = arguments.training.steps(epoch, epochs)?;
+        let sequences = data.training.sequences(asked.seq);
+        let steps = arguments.training.steps(sequences, asked.batch, epochs)?;
         let asked =
             TrainingConfig { optimizer: arguments.optimizer(base.as_ref(), steps), ..asked };
         let training = match &checkpoint {
             None => asked,
             Some(checkpoint) => {
-                let asked = (&asked, data.training.fingerprint());
-                resume::config(&arguments, checkpoint, asked, base.as_ref())?
+                let fingerprint = data.training.fingerprint();
+                resume::config(&arguments, checkpoint, &asked, fingerprint, base.as_ref())?
             }
         };
         training.validate()?;
@@ -120,8 +120,8 @@ impl RunConfig {
             training.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
         }
         let seed = arguments.training.seed;
-        let sample = (&arguments.output, seed, training.model.vocab);
-        let sample = Sample::new(sample, (&data.training, &tokenizer))?;
+        let (output, vocab) = (&arguments.output, training.model.vocab);
+        let sample = Sample::new(output, seed, vocab, &data.training, &tokenizer)?;
         Ok(Self {
             training,
             options: arguments.options(),

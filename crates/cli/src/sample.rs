@@ -20,8 +20,11 @@ impl Sample {
     /// Returns the sample of the arguments, for a model of `vocab` tokens; `None` if none is
     /// requested.
     pub(crate) fn new(
-        (output, seed, vocab): (&OutputArguments, u64, usize),
-        (data, tokenizer): (&Data, &Tokenizer),
+        output: &OutputArguments,
+        seed: u64,
+        vocab: usize,
+        data: &Data,
+        tokenizer: &Tokenizer,
     ) -> Result<Option<Self>, CliError> {
         let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
         sampling.validate()?;

@@ -17,7 +17,8 @@ const MIN_SEQ: usize = 64;
 pub(crate) fn fitting(
     arguments: &FinetuneArguments,
     device: &Device,
-    (base, config): (&ModelDirectory, &TrainingConfig),
+    base: &ModelDirectory,
+    config: &TrainingConfig,
 ) -> Result<usize, CliError> {
     let (free, _) = device.context.mem_get_info().map_err(Error::from)?;
     let mut seq = default_seq(base);

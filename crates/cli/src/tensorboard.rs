@@ -57,7 +57,8 @@ impl EventFile {
     pub(crate) fn step(
         &mut self,
         metrics: &StepMetrics,
-        (config, simulated): (&TrainingConfig, bool),
+        config: &TrainingConfig,
+        simulated: bool,
     ) -> Result<(), CliError> {
         let StepMetrics { step, loss, grad_norm, tokens, device_ms, preference } = *metrics;
         let lr = config.optimizer.learning_rate(step) as f32;

@@ -53,7 +53,8 @@ impl Trained {
     pub(crate) fn open(
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
-        (checkpoint, adapter): (Option<Chosen<'_>>, Option<&Path>),
+        checkpoint: Option<Chosen<'_>>,
+        adapter: Option<&Path>,
     ) -> Result<(TrainingConfig, Self), CliError> {
         if let Some(chosen) = checkpoint {
             let checkpoint = chosen.open()?;

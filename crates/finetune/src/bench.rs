@@ -108,7 +108,7 @@ impl Bench {
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &strategy in &self.strategies {
-                let measurement = fitting.case((modules, free), &state, size, strategy)?;
+                let measurement = fitting.case(modules, free, &state, size, strategy)?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -161,7 +161,8 @@ impl Bench {
     /// Measures a case. `free` is the free memory before the first case.
     fn case(
         &self,
-        (modules, free): (&ModuleCache, usize),
+        modules: &ModuleCache,
+        free: usize,
         state: &ModelState,
         size: [usize; 2],
         strategy: BenchStrategy,
@@ -175,13 +176,13 @@ impl Bench {
             trainer.step(&batch(step)?)?;
         }
         let waited = self.waited(&mut trainer, &batch)?;
-        let (pipelined_ms, _) = pipelined(&mut trainer, &batch, (self.steps, None))?;
+        let (pipelined_ms, _) = pipelined(&mut trainer, &batch, self.steps, None)?;
         let joules = match self.energy {
-            true => joules(&mut trainer, &batch, (modules, pipelined_ms))?,
+            true => joules(&mut trainer, &batch, modules, pipelined_ms)?,
             false => None,
         };
         let memory = trainer.memory_use_since(free)?;
-        let measured = measurement((&trainer, memory), strategy, &waited, pipelined_ms);
+        let measured = measurement(&trainer, memory, strategy, &waited, pipelined_ms);
         Ok(Measurement { joules, ..measured })
     }
 
@@ -210,7 +211,8 @@ impl Bench {
 fn pipelined(
     trainer: &mut Trainer,
     batch: &impl Fn(u32) -> Result<Batch>,
-    (steps, counter): (u32, Option<&EnergyCounter>),
+    steps: u32,
+    counter: Option<&EnergyCounter>,
 ) -> Result<(f64, Option<f64>)> {
     let batches: Vec<_> = (0..steps).map(batch).collect::<Result<_>>()?;
     let energy = || counter.and_then(EnergyCounter::joules);
@@ -231,15 +233,17 @@ fn pipelined(
 fn joules(
     trainer: &mut Trainer,
     batch: &impl Fn(u32) -> Result<Batch>,
-    (modules, ms): (&ModuleCache, f64),
+    modules: &ModuleCache,
+    ms: f64,
 ) -> Result<Option<f64>> {
     let Some(counter) = EnergyCounter::of(modules.context())? else { return Ok(None) };
     let steps = (ENERGY_MS / ms).ceil() as u32;
-    Ok(pipelined(trainer, batch, (steps, Some(&counter)))?.1)
+    Ok(pipelined(trainer, batch, steps, Some(&counter))?.1)
 }
 
 fn measurement(
-    (trainer, memory): (&Trainer, MemoryUse),
+    trainer: &Trainer,
+    memory: MemoryUse,
     strategy: BenchStrategy,
     waited: &[[f32; 2]],
     pipelined_ms: f64,

@@ -14,7 +14,7 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::model::LossPass;
 use crate::parameters::Parameter;
-use crate::state::{Placement, RotaryTables, Source, load_state};
+use crate::state::{InitialValues, Placement, RotaryTables, Source, load_state};
 use crate::trainer::Trainer;
 
 /// The loss of a model on data.
@@ -63,13 +63,15 @@ impl Evaluator {
             pass.parameters.iter().map(|held| held.parameter.clone()).collect();
         let source = Source::Values(values);
         let (_, state) = load_state(
-            (&stream, &parameters, Placement::ALONE),
-            (None, config.seed),
+            &stream,
+            &parameters,
+            Placement::ALONE,
+            InitialValues { base: None, seed: config.seed },
             source,
             &mut |_, _, _| (),
         )?;
         state.without_moments().bind(&mut bindings, &pass.parameters);
-        Self::build((stream, &modules), config, pass, bindings)
+        Self::build(stream, &modules, config, pass, bindings)
     }
 
     /// Returns an evaluator that shares the weights of a trainer, and always sees the current ones.
@@ -84,11 +86,12 @@ impl Evaluator {
         let pass = LossPass::new(config, options.preference)?;
         let mut bindings = Bindings::new();
         trainer.state().bind(&mut bindings, &pass.parameters);
-        Self::build((trainer.stream().clone(), trainer.modules()), config, pass, bindings)
+        Self::build(trainer.stream().clone(), trainer.modules(), config, pass, bindings)
     }
 
     fn build(
-        (stream, modules): (Stream, &WarmModules),
+        stream: Stream,
+        modules: &WarmModules,
         config: &TrainingConfig,
         pass: LossPass,
         mut bindings: Bindings,

@@ -133,7 +133,7 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
         list.layer(layer, number);
     }
     let trainable = list.full;
-    list.norm(FINAL_NORM.to_owned(), (spec.hidden, spec.final_norm), trainable);
+    list.norm(FINAL_NORM.to_owned(), spec.hidden, spec.final_norm, trainable);
     if !spec.tie_word_embeddings {
         let head = lora.map_or(full, |lora| lora.head);
         list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden], head);
@@ -152,36 +152,31 @@ impl List {
     fn layer(&mut self, spec: &LayerSpec, number: usize) {
         let name = |part: &str| layer_name(number, part);
         let norms = self.lora.map_or(self.full, |lora| lora.norms);
-        self.norm(name(ATTENTION_NORM), (spec.hidden, spec.attention_norm), norms);
+        self.norm(name(ATTENTION_NORM), spec.hidden, spec.attention_norm, norms);
         for projection in Projection::ALL {
             if let (Projection::O, Some(norm)) = (projection, spec.attention.qk_norm) {
                 for head in [Q_NORM, K_NORM] {
-                    self.norm(name(head), (spec.attention.head_dim, norm), self.full);
+                    self.norm(name(head), spec.attention.head_dim, norm, self.full);
                     self.place(Layout { offset: norm.offset, ..Layout::of_heads(spec) });
                 }
             }
             if projection == Projection::Gate {
                 if let Some(norm) = spec.post_norm {
-                    self.norm(name(POST_ATTENTION_NORM), (spec.hidden, norm), norms);
+                    self.norm(name(POST_ATTENTION_NORM), spec.hidden, norm, norms);
                 }
-                self.norm(name(mlp_norm(spec)), (spec.hidden, spec.mlp_norm), norms);
+                self.norm(name(mlp_norm(spec)), spec.hidden, spec.mlp_norm, norms);
             }
             let prefix = name(&projection.path());
-            self.projection(&prefix, spec, (number, projection));
+            self.projection(&prefix, spec, number, projection);
         }
         if let Some(norm) = spec.post_norm {
-            self.norm(name(POST_MLP_NORM), (spec.hidden, norm), norms);
+            self.norm(name(POST_MLP_NORM), spec.hidden, norm, norms);
         }
     }
 
     /// Adds the weight of a projection, its bias, its LoRA matrices and its magnitudes, if
     /// it has them.
-    fn projection(
-        &mut self,
-        prefix: &str,
-        spec: &LayerSpec,
-        (layer, projection): (usize, Projection),
-    ) {
+    fn projection(&mut self, prefix: &str, spec: &LayerSpec, layer: usize, projection: Projection) {
         let [inputs, outputs] = spec.projection(projection);
         let full = |kind: &str| format!("{prefix}.{kind}");
         let layout = Layout::of(spec, projection);
@@ -213,42 +208,37 @@ impl List {
 
     fn matrix(&mut self, name: String, shape: [usize; 2], trainable: bool) {
         let init = Init::Normal(self.deviation);
-        self.push(name, &shape, (trainable, true, init));
+        self.push(name, &shape, trainable, true, init);
     }
 
     fn bias(&mut self, name: String, len: usize) {
-        self.push(name, &[len], (self.full, false, Init::Constant(0.0)));
+        self.push(name, &[len], self.full, false, Init::Constant(0.0));
     }
 
-    fn norm(&mut self, name: String, (len, spec): (usize, NormSpec), trainable: bool) {
-        self.push(name, &[len], (trainable, false, Init::Constant(1.0)));
+    fn norm(&mut self, name: String, len: usize, spec: NormSpec, trainable: bool) {
+        self.push(name, &[len], trainable, false, Init::Constant(1.0));
         self.place(Layout { offset: spec.offset, ..Layout::default() });
     }
 
     /// `A` starts with the usual initialization of a linear layer.
     fn lora_a(&mut self, name: String, shape: [usize; 2]) {
         let bound = 1.0 / (shape[1] as f32).sqrt();
-        self.push(name, &shape, (true, true, Init::Uniform(bound)));
+        self.push(name, &shape, true, true, Init::Uniform(bound));
     }
 
     /// `B` starts at zero, so training starts from the base model.
     fn lora_b(&mut self, name: String, shape: [usize; 2]) {
-        self.push(name, &shape, (true, true, Init::Constant(0.0)));
+        self.push(name, &shape, true, true, Init::Constant(0.0));
     }
 
     /// Magnitudes start as the row norms of the weight, so training starts from the base model.
     /// Weight decay applies to them, as in `transformers`.
     fn magnitudes(&mut self, name: String, [outputs, inputs]: [usize; 2]) {
         let init = Init::RowNorms { width: inputs, deviation: self.deviation };
-        self.push(name, &[outputs], (true, true, init));
+        self.push(name, &[outputs], true, true, init);
     }
 
-    fn push(
-        &mut self,
-        name: String,
-        shape: &[usize],
-        (trainable, decayed, init): (bool, bool, Init),
-    ) {
+    fn push(&mut self, name: String, shape: &[usize], trainable: bool, decayed: bool, init: Init) {
         let (shape, storage) = (shape.to_vec(), Storage::F32);
         let layout = Layout::default();
         self.parameters.push(Parameter { name, shape, trainable, decayed, init, storage, layout });

@@ -1,9 +1,7 @@
 //! Programs of several sizes over the same buffers.
 
 use retrograph_runtime::program::{Buckets, CacheOptions, Described, ProgramCache};
-use retrograph_runtime::{
-    Bindings, BuildOptions, Controls, Pass, Program, Report, Stream, WarmModules,
-};
+use retrograph_runtime::{BuildOptions, Controls, Program, Report, Stream, WarmModules};
 
 use crate::error::{Error, Result};
 
@@ -67,20 +65,15 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         Self { workload, prebuilt: None, cache, report: None }
     }
 
-    /// Builds the program of a size now, with its own memory.
-    ///
-    /// # Errors
-    /// If the program cannot be built.
+    /// Adds the program of a size, which has its own memory, with the controls of its pass.
     pub(crate) fn with_prebuilt(
         self,
-        (stream, modules): (&Stream, &WarmModules),
         size: [usize; N],
-        (pass, bindings, handles): (&Pass, &Bindings, W::Handles),
-        build: BuildOptions,
-    ) -> Result<Self> {
-        let program = Program::build(stream, modules, pass, bindings, build)?;
-        let prebuilt = Prebuilt { size, program, handles, controls: pass.controls() };
-        Ok(Self { prebuilt: Some(prebuilt), ..self })
+        program: Program,
+        handles: W::Handles,
+        controls: Controls,
+    ) -> Self {
+        Self { prebuilt: Some(Prebuilt { size, program, handles, controls }), ..self }
     }
 
     /// The buffers.

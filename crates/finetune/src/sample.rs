@@ -30,8 +30,8 @@ impl TrainedModel {
     /// If a kernel is not warm, or the device has too little memory or fails.
     pub fn generator(&self, options: GeneratorOptions) -> Result<Generator> {
         let config = InferenceConfig::from(&self.config);
-        let site = (&self.stream, &self.modules, &self.cache);
-        Generator::new(site, &config, self.state.clone(), options)
+        let Self { stream, modules, cache, state, .. } = self;
+        Generator::new(stream, modules, cache, &config, state.clone(), options)
     }
 
     /// Continues `prompt` by `count` tokens. The model attends to at most as many tokens as in

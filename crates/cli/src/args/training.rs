@@ -88,7 +88,7 @@ impl TrainingArguments {
             min_lr: self.min_lr.unwrap_or(defaults.min_lr),
             warmup_steps,
             total_steps,
-            schedule: self.schedule(defaults.schedule, (warmup_steps, total_steps)),
+            schedule: self.schedule(defaults.schedule, warmup_steps, total_steps),
             beta1: self.beta1.unwrap_or(defaults.beta1),
             beta2: self.beta2.unwrap_or(defaults.beta2),
             eps: self.eps.unwrap_or(defaults.eps),
@@ -97,7 +97,7 @@ impl TrainingArguments {
         }
     }
 
-    fn schedule(&self, default: LrSchedule, (warmup_steps, total_steps): (u32, u32)) -> LrSchedule {
+    fn schedule(&self, default: LrSchedule, warmup_steps: u32, total_steps: u32) -> LrSchedule {
         let decay_steps = match default {
             LrSchedule::Wsd { decay_steps } => decay_steps,
             _ => (total_steps / DECAY).min(total_steps.saturating_sub(warmup_steps)),
@@ -137,7 +137,8 @@ impl TrainingArguments {
     /// [`Error::InvalidConfig`] if the epochs have more steps than can be counted.
     pub(crate) fn steps(
         &self,
-        (sequences, batch): (usize, usize),
+        sequences: usize,
+        batch: usize,
         default: Option<f64>,
     ) -> Result<Option<u32>, Error> {
         let epochs = |epochs: f64| {
@@ -187,16 +188,16 @@ mod tests {
     #[test]
     fn epochs_are_rounded_up_to_steps() {
         let steps = |epochs: &str, sequences, batch| {
-            parsed(&["--epochs", epochs]).steps((sequences, batch), None).unwrap().unwrap()
+            parsed(&["--epochs", epochs]).steps(sequences, batch, None).unwrap().unwrap()
         };
         assert_eq!([steps("1", 10, 5), steps("1", 11, 5), steps("0.5", 11, 5)], [2, 3, 2]);
         assert_eq!([steps("3", 7, 7), steps("1e-9", 10, 5)], [3, 1]);
-        let many = parsed(&["--epochs", "1e300"]).steps((10, 5), None).unwrap_err().to_string();
+        let many = parsed(&["--epochs", "1e300"]).steps(10, 5, None).unwrap_err().to_string();
         assert!(many.starts_with("epochs is 1e300, but it must be at most 2147483648"), "{many}");
         assert_eq!([steps("0.1", 1000, 10), steps("0.7", 100, 10)], [10, 7]);
-        assert_eq!(parsed(&["--steps", "4"]).steps((10, 5), Some(3.0)).unwrap(), Some(4));
-        assert_eq!(parsed(&[]).steps((10, 5), None).unwrap(), None);
-        assert_eq!(parsed(&[]).steps((10, 5), Some(3.0)).unwrap(), Some(6));
+        assert_eq!(parsed(&["--steps", "4"]).steps(10, 5, Some(3.0)).unwrap(), Some(4));
+        assert_eq!(parsed(&[]).steps(10, 5, None).unwrap(), None);
+        assert_eq!(parsed(&[]).steps(10, 5, Some(3.0)).unwrap(), Some(6));
         for wrong in ["0", "-1", "nan", "inf", "many"] {
             assert!(Line::try_parse_from(["program", "--epochs", wrong]).is_err(), "{wrong}");
         }

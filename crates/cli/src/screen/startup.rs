@@ -32,12 +32,12 @@ impl Startup {
                 fact("weights", format!("frozen weights are split in each step: {reason}"));
             }
             Stage::Warming(progress) => {
-                self.progress(("warm", progress.image), progress.done, progress.total);
+                self.progress("warm", progress.image, progress.done, progress.total);
             }
             Stage::Warm(modules) => self.warm(modules),
             Stage::Fits(need, free) => memory(need, *free),
             Stage::Uploading { done, total, name } => {
-                self.progress(("upload", name), *done, *total);
+                self.progress("upload", name, *done, *total);
                 if done == total {
                     self.bar.finish_and_clear();
                 }
@@ -46,7 +46,7 @@ impl Startup {
         }
     }
 
-    fn progress(&self, (prefix, message): (&'static str, &str), done: usize, total: usize) {
+    fn progress(&self, prefix: &'static str, message: &str, done: usize, total: usize) {
         self.bar.set_prefix(prefix);
         self.bar.set_message(message.to_owned());
         self.bar.set_length(total as u64);

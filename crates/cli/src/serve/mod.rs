@@ -49,8 +49,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     listener.set_nonblocking(true).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
-    let adapters = (adapters.as_slice(), arguments.batch.into());
-    let engine = Engine::open(&arguments.engine, adapters, false, |_, defaults| {
+    let batch = arguments.batch.into();
+    let engine = Engine::open(&arguments.engine, &adapters, batch, false, |_, defaults| {
         require_defaults(&arguments.engine.model, defaults)
     })?;
     let (jobs, queue) = unbounded_channel();
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         std::thread::spawn(move || serve(listener, router, &stop))
     };
     fact("serving", format!("http://{address}"));
-    let worked = worker::work(engine, queue, (&metrics, &stop.cancel));
+    let worked = worker::work(engine, queue, &metrics, &stop.cancel);
     if worked.is_err() {
         stop.failed.store(true, Ordering::SeqCst);
     }

@@ -94,7 +94,7 @@ async fn completions(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answered(server, Kind::Completion, (headers, body), Server::completion).await
+    answered(server, Kind::Completion, headers, body, Server::completion).await
 }
 
 async fn chat(
@@ -102,14 +102,15 @@ async fn chat(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    answered(server, Kind::Chat, (headers, body), Server::chat).await
+    answered(server, Kind::Chat, headers, body, Server::chat).await
 }
 
 /// Answers a request, which `prepare` checks.
 async fn answered<T: DeserializeOwned + Send + 'static>(
     server: Arc<Server>,
     kind: Kind,
-    (headers, body): (HeaderMap, Body),
+    headers: HeaderMap,
+    body: Body,
     prepare: fn(&Server, &ApiRequest<T>) -> Result<Prepared, ApiError>,
 ) -> Result<Response, ApiError> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
@@ -131,7 +132,7 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
     let (id, model) = (server.id(kind.prefix()), server.names[prepared.model].clone());
     let reply = Reply { kind, id, created, model };
     let streams = prepared.streams;
-    let answer = server.submit(prepared, (slot, unsent))?;
+    let answer = server.submit(prepared, slot, unsent)?;
     match streams {
         Some(usage) => Ok(streamed(reply, answer, usage)),
         None => Ok(Json(whole(&reply, answer).await?).into_response()),

@@ -102,7 +102,7 @@ impl Server {
         let template = self.template.as_ref().ok_or(HubError::NoChatTemplate).map_err(invalid)?;
         let conversation = Conversation::of(&request.own.messages()?);
         let greedy = Sampling::greedy();
-        let prompt = TextRequest::answer(&self.tokenizer, (template, &conversation), greedy);
+        let prompt = TextRequest::answer(&self.tokenizer, template, &conversation, greedy);
         self.prepare(prompt.map_err(invalid)?.prompt, request)
     }
 
@@ -155,7 +155,8 @@ impl Server {
     pub(super) fn submit(
         &self,
         prepared: Prepared,
-        (slot, unsent): (OwnedSemaphorePermit, Unsent),
+        slot: OwnedSemaphorePermit,
+        unsent: Unsent,
     ) -> Result<Answer, ApiError> {
         let (reply, events) = unbounded_channel();
         let Prepared { model, prompt, max_tokens, sampling, stops, .. } = prepared;

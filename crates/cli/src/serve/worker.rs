@@ -55,7 +55,8 @@ pub(super) struct Usage {
 pub(super) fn work(
     engine: Engine,
     jobs: UnboundedReceiver<Job>,
-    (metrics, cancel): (&Metrics, &AtomicBool),
+    metrics: &Metrics,
+    cancel: &AtomicBool,
 ) -> Result<usize, Error> {
     let (tokenizer, ends) = (engine.tokenizer.clone(), engine.ends.clone());
     let models = engine.into_batches()?.into_iter().map(Model::new).collect();

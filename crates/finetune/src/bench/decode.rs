@@ -124,7 +124,7 @@ impl DecodeBench {
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &strategy in &self.strategies {
-                let measurement = self.case(modules, &state, (size, strategy))?;
+                let measurement = self.case(modules, &state, size, strategy)?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -162,7 +162,8 @@ impl DecodeBench {
         &self,
         modules: &ModuleCache,
         state: &ModelState,
-        ([position, capacity], strategy): ([usize; 2], BenchStrategy),
+        [position, capacity]: [usize; 2],
+        strategy: BenchStrategy,
     ) -> Result<DecodeMeasurement> {
         let options = GeneratorOptions { build: strategy.build(), ..self.options(capacity) };
         let plan = GenerationPlan::new(&self.config(), options)?;
@@ -192,8 +193,8 @@ impl DecodeBench {
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let case = ([position, capacity, self.batch], generator.cache_dtype(), strategy);
-        Ok(measurement(case, report.as_ref(), (times, bytes)))
+        let (sizes, dtype) = ([position, capacity, self.batch], generator.cache_dtype());
+        Ok(measurement(sizes, dtype, strategy, report.as_ref(), times, bytes))
     }
 
     /// Runs equal sequences, and times the first.
@@ -251,9 +252,12 @@ fn maximum(times: &[f32]) -> f32 {
 }
 
 fn measurement(
-    ([position, cache, batch], cache_dtype, strategy): ([usize; 3], DType, BenchStrategy),
+    [position, cache, batch]: [usize; 3],
+    cache_dtype: DType,
+    strategy: BenchStrategy,
     report: Option<&Report>,
-    (times, bytes): (Times, [usize; 5]),
+    times: Times,
+    bytes: [usize; 5],
 ) -> DecodeMeasurement {
     let Times { prefill_ms, prompt_ms, device_ms, pipelined_ms, last_tokens } = times;
     let [parameter_bytes, planned_bytes, driver_bytes, allocated_bytes, measured_bytes] = bytes;

@@ -9,7 +9,7 @@ pub(super) fn of(left: &impl Serialize, right: &impl Serialize) -> (String, Stri
     let value = |side: Result<Value, _>| side.unwrap_or_default();
     let (left, right) = (value(serde_json::to_value(left)), value(serde_json::to_value(right)));
     let mut fields = Vec::new();
-    collect("", (&left, &right), &mut fields);
+    collect("", &left, &right, &mut fields);
     let has_fields = left.is_object() && right.is_object();
     let join = |sides: Vec<String>| match has_fields {
         true => format!("{{{}}}", sides.join(", ")),
@@ -19,21 +19,21 @@ pub(super) fn of(left: &impl Serialize, right: &impl Serialize) -> (String, Stri
     (join(left), join(right))
 }
 
-fn collect(name: &str, sides: (&Value, &Value), fields: &mut Vec<(String, String)>) {
-    if sides.0 == sides.1 {
+fn collect(name: &str, left: &Value, right: &Value, fields: &mut Vec<(String, String)>) {
+    if left == right {
         return;
     }
-    if let (Value::Object(left), Value::Object(right)) = sides {
+    if let (Value::Object(left), Value::Object(right)) = (left, right) {
         let only_left = left.keys();
         let names = only_left.chain(right.keys().filter(|name| !left.contains_key(*name)));
         for name in names {
             let side = |map: &serde_json::Map<_, _>| map.get(name).cloned().unwrap_or_default();
-            collect(name, (&side(left), &side(right)), fields);
+            collect(name, &side(left), &side(right), fields);
         }
         return;
     }
     let label = if name.is_empty() { String::new() } else { format!("{name}: ") };
-    fields.push((format!("{label}{}", words(sides.0)), format!("{label}{}", words(sides.1))));
+    fields.push((format!("{label}{}", words(left)), format!("{label}{}", words(right))));
 }
 
 /// Returns a value as text without quotes. A variant with fields is written as its name, and an f32

@@ -35,15 +35,16 @@ pub fn write_checkpoint(
     let failed = unwritable(path);
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut temporary = builder(0o666).prefix(UNFINISHED).tempfile_in(folder).map_err(&failed)?;
-    let digest = write_body(temporary.as_file_mut(), path, (header, parameters), state)?;
-    finish(temporary, digest, path).map_err(failed)
+    let (offset, digest) = write_body(temporary.as_file_mut(), path, header, parameters, state)?;
+    finish(temporary, offset, digest, path).map_err(failed)
 }
 
 /// Writes everything but the digest. Returns the offset and the value of the digest.
 fn write_body(
     file: &mut File,
     path: &Path,
-    (header, parameters): (&Header, &[&Parameter]),
+    header: &Header,
+    parameters: &[&Parameter],
     state: &mut dyn StateReader,
 ) -> Result<(usize, String)> {
     let failed = unwritable(path);
@@ -70,10 +71,11 @@ fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
     }
 }
 
-/// Writes the digest, synchronizes the file and renames it to `path`.
+/// Writes the digest at `offset`, synchronizes the file and renames it to `path`.
 fn finish(
     mut temporary: tempfile::NamedTempFile,
-    (offset, digest): (usize, String),
+    offset: usize,
+    digest: String,
     path: &Path,
 ) -> std::io::Result<()> {
     temporary.as_file_mut().seek(SeekFrom::Start(offset as u64))?;

@@ -49,7 +49,7 @@ pub(super) fn tokens_in([batch, seq]: [usize; 2]) -> Result<usize, DataError> {
 
 /// Checks that `tokens`, a part of the data, are in a vocabulary of `vocab` tokens.
 pub(super) fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
-    require_except(None, (tokens, vocab), part)
+    require_except(None, tokens, vocab, part)
 }
 
 /// Like [`require_known`], for targets, which may also be [`IGNORED_TARGET`].
@@ -58,12 +58,13 @@ pub(super) fn require_targets(
     vocab: usize,
     part: impl Fn() -> String,
 ) -> Result<()> {
-    require_except(Some(IGNORED_TARGET), (targets, vocab), part)
+    require_except(Some(IGNORED_TARGET), targets, vocab, part)
 }
 
 fn require_except(
     ignored: Option<u32>,
-    (tokens, vocab): (&[u32], usize),
+    tokens: &[u32],
+    vocab: usize,
     part: impl Fn() -> String,
 ) -> Result<()> {
     let outside = |token: &u32| *token as usize >= vocab && Some(*token) != ignored;

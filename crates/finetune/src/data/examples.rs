@@ -51,7 +51,7 @@ impl Examples {
         layout: Layout,
     ) -> Result<Self, DataError> {
         let (arrangement, tally) = layout.lay_out(&corpus, numbers)?;
-        Ok(Self::arranged(corpus, (arrangement, tally), layout, 1))
+        Ok(Self::arranged(corpus, arrangement, tally, layout, 1))
     }
 
     /// Arranges the pairs of `corpus` with these `numbers` as padded sequences. A pair is two
@@ -66,16 +66,17 @@ impl Examples {
     ) -> Result<Self, DataError> {
         let layout = Layout { packing: false, ..layout };
         let (arrangement, tally) = layout.lay_out_pairs(&corpus, numbers)?;
-        Ok(Self::arranged(corpus, (arrangement, tally), layout, 2))
+        Ok(Self::arranged(corpus, arrangement, tally, layout, 2))
     }
 
     fn arranged(
         corpus: Arc<Corpus>,
-        (arrangement, tally): (Arrangement, Tally),
+        arrangement: Arrangement,
+        tally: Tally,
         layout: Layout,
         group: usize,
     ) -> Self {
-        let fingerprint = fingerprint((&corpus, &arrangement), layout, group);
+        let fingerprint = fingerprint(&corpus, &arrangement, layout, group);
         let order = EpochOrder::new(ORDER);
         Self { corpus, arrangement, layout, tally, fingerprint, order, group }
     }
@@ -167,7 +168,7 @@ impl Examples {
         let place = |number: u64| {
             let (number, member) = (number / group, (number % group) as usize);
             let (epoch, at) = (number / all as u64, (number % all as u64) as usize);
-            self.order.place((seed, epoch), at, all) * self.group + member
+            self.order.place(seed, epoch, at, all) * self.group + member
         };
         let places: Vec<_> = (first..first + batch as u64).map(place).collect();
         let longest = places.iter().map(|&place| self.arrangement.tokens(place)).max();
@@ -211,11 +212,7 @@ impl Examples {
 }
 
 /// Returns SHA-256 of everything that determines batches, except their seed.
-fn fingerprint(
-    (corpus, arrangement): (&Corpus, &Arrangement),
-    layout: Layout,
-    group: usize,
-) -> String {
+fn fingerprint(corpus: &Corpus, arrangement: &Arrangement, layout: Layout, group: usize) -> String {
     // The lengths of batches change the order of sums and thus the bits of results.
     let mut first: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
     first.extend([group as u32, u32::from(layout.packing), arrangement.len() as u32]);

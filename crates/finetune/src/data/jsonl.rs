@@ -126,7 +126,7 @@ fn read_within(
         examples.push(example);
         Ok(())
     };
-    let (forms, _) = examples_of((path, tokenizer), limits, &mut take, on)?;
+    let (forms, _) = examples_of(path, tokenizer, limits, &mut take, on)?;
     Ok((examples, forms))
 }
 
@@ -135,7 +135,8 @@ fn read_within(
 /// # Errors
 /// As [`read_jsonl`].
 pub(super) fn examples_of(
-    (path, tokenizer): (&Path, &Tokenizer),
+    path: &Path,
+    tokenizer: &Tokenizer,
     limits: JsonlLimits,
     take: &mut dyn FnMut(Example) -> Result<()>,
     on: Progress<'_>,
@@ -171,7 +172,7 @@ pub fn read_preferences(
         pairs.push(pair);
         Ok(())
     };
-    pairs_of((path, tokenizer), JsonlLimits::MAXIMUM, &mut take, on)?;
+    pairs_of(path, tokenizer, JsonlLimits::MAXIMUM, &mut take, on)?;
     Ok(pairs)
 }
 
@@ -180,7 +181,8 @@ pub fn read_preferences(
 /// # Errors
 /// As [`read_preferences`].
 pub(super) fn pairs_of(
-    (path, tokenizer): (&Path, &Tokenizer),
+    path: &Path,
+    tokenizer: &Tokenizer,
     limits: JsonlLimits,
     take: &mut dyn FnMut([Example; 2]) -> Result<()>,
     on: Progress<'_>,
@@ -310,7 +312,7 @@ impl ParseLines for PairReader<'_> {
             return Ok(Err(reason));
         }
         let Reader { tokenizer, template, .. } = &mut self.0;
-        preferences::pair(line, (tokenizer, template))
+        preferences::pair(line, tokenizer, template)
     }
 }
 

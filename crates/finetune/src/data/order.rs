@@ -48,7 +48,7 @@ impl EpochOrder {
     }
 
     /// Returns number `at` of an epoch in which each number below `len` occurs once.
-    pub(super) fn place(&self, (seed, epoch): (u64, u64), at: usize, len: usize) -> usize {
+    pub(super) fn place(&self, seed: u64, epoch: u64, at: usize, len: usize) -> usize {
         // An order is replaced as a whole, so it is valid even after a panic.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let of = Some((seed, epoch, len));

@@ -24,7 +24,8 @@ struct Line {
 /// concerns all lines.
 pub(super) fn pair(
     line: &[u8],
-    (tokenizer, template): (&Tokenizer, &mut Option<ChatTemplate>),
+    tokenizer: &Tokenizer,
+    template: &mut Option<ChatTemplate>,
 ) -> Result<Result<[Example; 2], String>> {
     let Line { prompt, chosen, rejected, tools } = match serde_json::from_slice(line) {
         Ok(line) => line,
@@ -47,7 +48,7 @@ pub(super) fn pair(
                 Ok(found) => found,
                 Err(reason) => return Ok(Err(reason)),
             };
-            conversations(prompt, answers, tools, (tokenizer, template))
+            conversations(prompt, answers, tools, tokenizer, template)
         }
         _ => {
             let reason =
@@ -87,7 +88,8 @@ fn conversations(
     prompt: Messages,
     answers: [Messages; 2],
     tools: Option<Value>,
-    (tokenizer, template): (&Tokenizer, &ChatTemplate),
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
 ) -> Result<[Example; 2]> {
     let of = |messages: &[Value]| Conversation::of(messages).with_tools(tools.clone());
     let before = Example::conversation(&of(&prompt), template, tokenizer)?;

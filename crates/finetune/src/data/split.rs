@@ -69,7 +69,7 @@ impl<'a> DataFile<'a> {
     /// Returns the tokens of an earlier run from the cache, or else those that `build` writes.
     fn corpus(&self, form: Form, build: Build<'_>) -> Result<(Arc<Corpus>, Option<CacheUse>)> {
         if let Some(cache) = self.cache {
-            let (corpus, used) = cache.corpus((self.path, self.tokenizer), form, build)?;
+            let (corpus, used) = cache.corpus(self.path, self.tokenizer, form, build)?;
             return Ok((Arc::new(corpus), Some(used)));
         }
         let mut writer = CorpusWriter::in_memory();
@@ -96,13 +96,13 @@ impl SplitOptions {
                 let (corpus, used) = file.corpus(Form::Text, &mut |writer| {
                     let take =
                         &mut |tokens: Vec<u32>| Ok(writer.push(&tokens).map_err(file.failed())?);
-                    text::tokens_of((file.path, file.tokenizer), take, on)
+                    text::tokens_of(file.path, file.tokenizer, take, on)
                 })?;
                 (TextData::of(corpus, Some(file.path)), used)
             }
         };
         // The first token is not predicted.
-        let Some(len) = self.held((file.path, text.len(), "tokens"), 2)? else {
+        let Some(len) = self.held(file.path, text.len(), "tokens", 2)? else {
             return Ok(Split { training: text.into(), held_out: None, cache });
         };
         let (training, held_out) = text.split_off(len);
@@ -117,14 +117,14 @@ impl SplitOptions {
     pub fn jsonl(&self, file: DataFile<'_>, on: Progress<'_>) -> Result<Split> {
         let (corpus, cache) = file.corpus(Form::Examples, &mut |writer| {
             let take = &mut |example: Example| Ok(example.write(writer).map_err(file.failed())?);
-            let of = (file.path, file.tokenizer);
-            jsonl::examples_of(of, file.limits(), take, on).map(|(_, digest)| digest)
+            let (path, tokenizer) = (file.path, file.tokenizer);
+            jsonl::examples_of(path, tokenizer, file.limits(), take, on).map(|(_, digest)| digest)
         })?;
         let packing = self.packing.unwrap_or(self.lengths.all().count() == 1);
         let layout = Layout { lengths: self.lengths, packing, pad: file.tokenizer.pad() };
         let part =
             |numbers: &[usize]| Examples::of(Arc::clone(&corpus), numbers, layout).map(Data::from);
-        self.split((file.path, corpus.examples(), "examples"), &part, cache)
+        self.split(file.path, corpus.examples(), "examples", &part, cache)
     }
 
     /// Reads preferences from JSON Lines as pairs of padded sequences. The seed selects the
@@ -140,24 +140,26 @@ impl SplitOptions {
                 let written = pair.iter().try_for_each(|example| example.write(writer));
                 Ok(written.map_err(file.failed())?)
             };
-            jsonl::pairs_of((file.path, file.tokenizer), file.limits(), take, on)
+            jsonl::pairs_of(file.path, file.tokenizer, file.limits(), take, on)
         })?;
         let layout = Layout { lengths: self.lengths, packing: false, pad: file.tokenizer.pad() };
         let part = |numbers: &[usize]| {
             Examples::of_pairs(Arc::clone(&corpus), numbers, layout).map(Data::from)
         };
-        self.split((file.path, corpus.examples() / 2, "pairs"), &part, cache)
+        self.split(file.path, corpus.examples() / 2, "pairs", &part, cache)
     }
 
     /// Calls `part` with the training and the held-out examples of the file `path`.
     fn split(
         &self,
-        (path, all, what): (&Path, usize, &'static str),
+        path: &Path,
+        all: usize,
+        what: &'static str,
         part: &dyn Fn(&[usize]) -> Result<Data, DataError>,
         cache: Option<CacheUse>,
     ) -> Result<Split> {
         let part = |numbers: &[usize]| part(numbers).map_err(|error| error.of_file(path));
-        let Some(held) = self.held((path, all, what), 1)? else {
+        let Some(held) = self.held(path, all, what, 1)? else {
             let training = part(&(0..all).collect::<Vec<_>>())?;
             return Ok(Split { training, held_out: None, cache });
         };
@@ -169,7 +171,9 @@ impl SplitOptions {
     /// `None` for a fraction of 0.
     fn held(
         &self,
-        (path, all, what): (&Path, usize, &'static str),
+        path: &Path,
+        all: usize,
+        what: &'static str,
         least: usize,
     ) -> Result<Option<usize>> {
         let fraction = self.holdout;

@@ -52,13 +52,14 @@ impl TextData {
         if tokenizer.is_bytes() && bytes > MAX_TEXT_TOKENS as u64 {
             return Err(too_long(path, bytes, MAX_TEXT_TOKENS));
         }
-        Self::read_within(MAX_TEXT_TOKENS, (path, file), tokenizer)
+        Self::read_within(MAX_TEXT_TOKENS, path, file, tokenizer)
     }
 
     /// Reads to the end. Fails if there are more than `limit` tokens.
     fn read_within(
         limit: usize,
-        (path, reader): (&Path, impl Read),
+        path: &Path,
+        reader: impl Read,
         tokenizer: &Tokenizer,
     ) -> Result<Self> {
         let mut tokens = Vec::new();
@@ -66,7 +67,7 @@ impl TextData {
             tokens.extend(part);
             Ok(())
         };
-        encode(limit, (path, reader), tokenizer, &mut take)?;
+        encode(limit, path, reader, tokenizer, &mut take)?;
         Ok(Self { path: Some(path.into()), ..Self::from_tokens(tokens) })
     }
 
@@ -176,7 +177,7 @@ impl TextData {
         for number in first..first + batch as u64 {
             let (epoch, at) = (number / windows as u64, (number % windows as u64) as usize);
             let offset = below(&mut generator(seed, WINDOWS, epoch), slack + 1);
-            let place = self.order.place((seed, epoch), at, windows);
+            let place = self.order.place(seed, epoch, at, windows);
             let start = offset + place * seq;
             let window = &self.tokens()[start..][..seq + 1];
             tokens.extend_from_slice(&window[..seq]);
@@ -212,7 +213,8 @@ impl TextData {
 /// `limit`.
 pub(super) fn encode(
     limit: usize,
-    (path, mut reader): (&Path, impl Read),
+    path: &Path,
+    mut reader: impl Read,
     tokenizer: &Tokenizer,
     take: Take<'_>,
 ) -> Result<()> {
@@ -243,7 +245,8 @@ pub(super) fn encode(
 /// # Errors
 /// As [`TextData::read`].
 pub(super) fn tokens_of(
-    (path, tokenizer): (&Path, &Tokenizer),
+    path: &Path,
+    tokenizer: &Tokenizer,
     take: Take<'_>,
     on: Progress<'_>,
 ) -> Result<FileDigest> {
@@ -251,7 +254,7 @@ pub(super) fn tokens_of(
     let bytes = file.metadata().map_or(0, |found| found.len()) as usize;
     let (mut hash, mut done) = (Sha256::new(), 0);
     let reader = Seen { file, hash: &mut hash, done: &mut done, on: &mut |done| on(done, bytes) };
-    encode(usize::MAX, (path, reader), tokenizer, take)?;
+    encode(usize::MAX, path, reader, tokenizer, take)?;
     Ok(FileDigest::Known(hash.finalize().into()))
 }
 
@@ -292,14 +295,14 @@ mod tests {
 
     #[test]
     fn an_endless_text_is_refused() {
-        let endless = ("pipe".as_ref(), std::io::repeat(b'a'));
-        let error = TextData::read_within(1 << 20, endless, &Tokenizer::bytes()).unwrap_err();
+        let (path, endless) = ("pipe".as_ref(), std::io::repeat(b'a'));
+        let error = TextData::read_within(1 << 20, path, endless, &Tokenizer::bytes()).unwrap_err();
         assert!(
             matches!(error, Error::TextTooLong { bytes: 1_048_576..2_000_000, .. }),
             "{error:?}"
         );
-        let whole = ("file".as_ref(), b"four".as_slice());
-        assert_eq!(TextData::read_within(4, whole, &Tokenizer::bytes()).unwrap().len(), 4);
+        let (path, whole) = ("file".as_ref(), b"four".as_slice());
+        assert_eq!(TextData::read_within(4, path, whole, &Tokenizer::bytes()).unwrap().len(), 4);
     }
 
     fn data(len: usize) -> TextData {

@@ -77,13 +77,14 @@ impl TokenCache {
     /// [`DataError::Changed`], and the errors of `build`.
     pub(super) fn corpus(
         &self,
-        (data, tokenizer): (&Path, &Tokenizer),
+        data: &Path,
+        tokenizer: &Tokenizer,
         form: Form,
         build: Build<'_>,
     ) -> Result<(Corpus, CacheUse)> {
         fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
         // The tokens of such a file cannot be cached, and reading it could take hours.
-        self.require_space((data, tokenizer), |disk| disk.all)?;
+        self.require_space(data, tokenizer, |disk| disk.all)?;
         let source = digest_of_file(data).map_err(DataError::read(data))?;
         let key = key(form, &source, &tokenizer.digest());
         let name = hex(&key[..16]);
@@ -92,12 +93,12 @@ impl TokenCache {
         if let Ok(Some(corpus)) = corpus::open(&path, &key) {
             return Ok((corpus, using(CacheState::Reused)));
         }
-        self.require_space((data, tokenizer), |disk| disk.free)?;
+        self.require_space(data, tokenizer, |disk| disk.free)?;
         let lock = self.directory.join(format!("{name}.lock"));
         let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         // Without file locks, several processes build the file; the last result stays.
         let held = held.ok();
-        let mut build = || self.built((data, &source), (&path, &key), build);
+        let mut build = || self.built(data, &source, &path, &key, build);
         let built = match corpus::open(&path, &key) {
             Ok(Some(corpus)) => Ok((corpus, using(CacheState::Reused))),
             Ok(None) => build().map(|corpus| (corpus, using(CacheState::Built))),
@@ -114,7 +115,8 @@ impl TokenCache {
     /// Fails if the tokens of the data exceed the `capacity` of the file system, if it is known.
     fn require_space(
         &self,
-        (data, tokenizer): (&Path, &Tokenizer),
+        data: &Path,
+        tokenizer: &Tokenizer,
         capacity: fn(&DiskSpace) -> u64,
     ) -> Result<()> {
         let directory = &self.directory;
@@ -133,8 +135,10 @@ impl TokenCache {
 
     fn built(
         &self,
-        (data, source): (&Path, &[u8; 32]),
-        (path, key): (&Path, &FileKey),
+        data: &Path,
+        source: &[u8; 32],
+        path: &Path,
+        key: &FileKey,
         build: Build<'_>,
     ) -> Result<Corpus> {
         let failed = || failed(path);

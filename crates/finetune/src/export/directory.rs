@@ -97,7 +97,7 @@ pub fn write_model(
             write_json(&folder.join(GENERATION), &json!({ "do_sample": false }))?;
         }
     }
-    let written = write_shards(weights, (folder, output), on)?;
+    let written = write_shards(weights, folder, output, on)?;
     let title = output.folder.file_name().unwrap_or_default().to_string_lossy();
     let card = card::text(&title, output.base, output.facts);
     write_file(&folder.join(card::CARD), card.as_bytes())?;
@@ -108,7 +108,8 @@ pub fn write_model(
 /// Writes the weight files, and their index if there are several.
 fn write_shards(
     weights: &mut ModelWeights<'_>,
-    (folder, output): (&Path, ModelOutput<'_>),
+    folder: &Path,
+    output: ModelOutput<'_>,
     on: OnProgress<'_>,
 ) -> Result<Written> {
     let tensors = weights.stored();

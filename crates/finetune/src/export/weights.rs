@@ -1,5 +1,7 @@
 //! The tensors of a complete model.
 
+use std::ops::Range;
+
 use super::{ExportError, WeightType};
 use crate::config::{LoraConfig, LoraModule, Mode, ModelConfig};
 use crate::error::Result;
@@ -226,7 +228,7 @@ impl Tensor {
         let rows = self.base.len() / self.width.max(1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = rows.div_ceil(cores).max(ROWS_PER_THREAD);
-        let part = |first: usize| self.part((first, rows.min(first + share)), dtype, order);
+        let part = |first: usize| self.part(first..rows.min(first + share), dtype, order);
         let parts = std::thread::scope(|scope| {
             let part = &part;
             let starts = (0..rows).step_by(share);
@@ -241,13 +243,13 @@ impl Tensor {
 
     fn part(
         &self,
-        (first, end): (usize, usize),
+        rows: Range<usize>,
         dtype: WeightType,
         order: &dyn Fn(usize) -> usize,
     ) -> Result<Vec<u8>, ExportError> {
-        let mut bytes = Vec::with_capacity((end - first) * dtype.bytes(self.width));
+        let mut bytes = Vec::with_capacity(rows.len() * dtype.bytes(self.width));
         let mut row = vec![0.0; self.width];
-        for index in (first..end).map(order) {
+        for index in rows.map(order) {
             self.row(index, &mut row);
             dtype.encode(&row, &mut bytes).map_err(|column| ExportError::Overflow {
                 name: self.name.clone(),

@@ -159,7 +159,7 @@ impl GenerationBatch {
             let Generator { programs, several, stream, .. } = &*generator;
             let several = several.iter().flat_map(|several| several.each());
             for (to, from) in several.zip(programs.each()) {
-                to.workload().take_over(stream, (from.workload(), prompt), slot)?;
+                to.workload().take_over(stream, from.workload(), prompt, slot)?;
             }
             sequence.enqueued = 1;
             self.send(vec![slot])?;

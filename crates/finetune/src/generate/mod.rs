@@ -113,7 +113,9 @@ pub struct Generator {
 impl Generator {
     /// Returns a generator over `state`, whose kernels are in the modules.
     pub(crate) fn new(
-        (stream, modules, cache): (&Stream, &WarmModules, &ModuleCache),
+        stream: &Stream,
+        modules: &WarmModules,
+        cache: &ModuleCache,
         config: &InferenceConfig,
         state: ModelState,
         options: GeneratorOptions,
@@ -125,7 +127,7 @@ impl Generator {
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
         let programs = |sizes: &Sizes, build| {
             let (state, rotary) = (state.clone(), rotary.clone());
-            let workload = GenerationWorkload::new(stream, (config, sizes.clone()), state, rotary)?;
+            let workload = GenerationWorkload::new(stream, config, sizes.clone(), state, rotary)?;
             Ok::<_, crate::Error>(Programs::new(workload, modules, sizes.buckets(), build))
         };
         let verified = |sizes: Sizes| {

@@ -11,7 +11,9 @@ use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
 use crate::stage::Stage;
-use crate::state::{ModelState, Placement, Source, load_state, pooled_bytes, trained};
+use crate::state::{
+    InitialValues, ModelState, Placement, Source, load_state, pooled_bytes, trained,
+};
 
 /// The device bytes of a generator, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +179,7 @@ impl GenerationPlan {
         self.memory().require(cache.context(), uploaded)?;
         let stream = Stream::new(cache.context())?;
         let state = self.state(&stream, source, on)?;
-        Generator::new((&stream, &modules, cache), &self.config, state, self.options)
+        Generator::new(&stream, &modules, cache, &self.config, state, self.options)
     }
 
     /// Uploads the parameters, without moments.
@@ -195,10 +197,10 @@ impl GenerationPlan {
             // A trainable parameter has moments, which generation does not need.
             parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
         }
-        let origin = (self.base.as_ref(), self.config.seed);
+        let initial = InitialValues { base: self.base.as_ref(), seed: self.config.seed };
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let site = (stream, parameters.as_slice(), Placement::ALONE);
-        let (_, state) = load_state(site, origin, source, progress)?;
+        let (_, state) =
+            load_state(stream, &parameters, Placement::ALONE, initial, source, progress)?;
         Ok(state.without_moments())
     }
 }

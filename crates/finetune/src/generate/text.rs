@@ -40,7 +40,8 @@ impl TextRequest<'_> {
     /// The error of the template, for example about the order of roles.
     pub fn answer(
         tokenizer: &Tokenizer,
-        (template, conversation): (&ChatTemplate, &Conversation),
+        template: &ChatTemplate,
+        conversation: &Conversation,
         sampling: Sampling,
     ) -> Result<Self> {
         let text = template.render(conversation, conversation.len(), true)?;

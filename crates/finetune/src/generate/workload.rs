@@ -61,7 +61,8 @@ impl GenerationWorkload {
     /// Allocates a KV cache for `sizes`. The tables have its capacity.
     pub(super) fn new(
         stream: &Stream,
-        (config, sizes): (&InferenceConfig, Sizes),
+        config: &InferenceConfig,
+        sizes: Sizes,
         state: ModelState,
         rotary: RotaryTables,
     ) -> Result<Self> {
@@ -126,7 +127,8 @@ impl GenerationWorkload {
     pub(super) fn take_over(
         &self,
         stream: &Stream,
-        (prefilled, tokens): (&Self, usize),
+        prefilled: &Self,
+        tokens: usize,
         sequence: usize,
     ) -> Result<()> {
         let stream = stream.outside_capture("copying a prefilled sequence")?;

@@ -93,7 +93,7 @@ impl ProcessGroup {
                 }
             }
         }
-        let (watch, threads) = Watch::start((stream, reader), options).map_err(gone)?;
+        let (watch, threads) = Watch::start(stream, reader, options).map_err(gone)?;
         Ok(Self { inner: Arc::new(Inner { ranks, watch, threads: threads.into() }) })
     }
 

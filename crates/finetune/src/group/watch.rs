@@ -46,7 +46,8 @@ struct State {
 impl Watch {
     /// Starts the threads. They end with the connection, or at [`Watch::end`].
     pub(super) fn start(
-        (stream, reader): (TcpStream, BufReader<TcpStream>),
+        stream: TcpStream,
+        reader: BufReader<TcpStream>,
         options: GroupOptions,
     ) -> std::io::Result<(Arc<Self>, [JoinHandle<()>; 2])> {
         reader.get_ref().set_read_timeout(Some(options.heartbeat_timeout))?;

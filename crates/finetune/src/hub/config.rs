@@ -56,7 +56,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
     let positions = raw.max_position_embeddings;
     let context = Context { positions, original: raw.original_max_position_embeddings };
     let rope_scaling = match rope {
-        Some(rope) => scaling((path, &raw.model_type), rope, context)?,
+        Some(rope) => scaling(path, &raw.model_type, rope, context)?,
         None => None,
     };
     let theta = rope.and_then(|rope| rope.rope_theta).or(raw.rope_theta);

@@ -190,18 +190,19 @@ impl ModelDirectory {
     pub(crate) fn fill(&self, parameter: &Parameter, first: usize, chunk: Chunk<'_>) -> Result<()> {
         let (tensors, name) = (&self.0.tensors, parameter.stored_name());
         let tensor = tensors.by_name().get(&name).expect("opening has checked the tensors");
-        let (tensor, whole) = ((&*name, tensor), "opening has checked the shapes");
+        let whole = "opening has checked the shapes";
         let offset = parameter.layout.offset;
         match chunk {
-            Chunk::Bf16(values) if tensor.1.dtype == Dtype::BF16 && offset == 0.0 => {
+            Chunk::Bf16(values) if tensor.dtype == Dtype::BF16 && offset == 0.0 => {
                 for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
-                    tensors.copy(tensor, stored, bytemuck::cast_slice_mut(&mut values[piece]))?;
+                    let out = bytemuck::cast_slice_mut(&mut values[piece]);
+                    tensors.copy(&name, tensor, stored, out)?;
                 }
                 Ok(())
             }
             chunk => chunk.try_fill(|values| {
                 for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
-                    tensors.read(tensor, stored, &mut values[piece]).expect(whole)?;
+                    tensors.read(&name, tensor, stored, &mut values[piece]).expect(whole)?;
                 }
                 values.iter_mut().for_each(|value| *value += offset);
                 Ok(())
@@ -223,7 +224,7 @@ impl ModelDirectory {
         for (name, tensor) in tensors.by_name() {
             let shape = &tensor.shape;
             hash.update(format!("{name} {:?} {shape:?}\n", tensor.dtype).as_bytes());
-            tensors.pieces((name, tensor), &mut |piece| hash.update(piece))?;
+            tensors.pieces(name, tensor, &mut |piece| hash.update(piece))?;
         }
         Ok(self.0.digest.get_or_init(|| hex(&hash.finalize())))
     }

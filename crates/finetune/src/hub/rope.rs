@@ -55,7 +55,8 @@ pub(super) struct Context {
 
 /// Returns the scaling of a model of type `model_type`.
 pub(super) fn scaling(
-    (path, model_type): (&Path, &str),
+    path: &Path,
+    model_type: &str,
     rope: &Rope,
     context: Context,
 ) -> Result<Option<RopeScaling>, HubError> {
@@ -72,7 +73,7 @@ pub(super) fn scaling(
         })),
         // Older files of Phi-3 call it `su` or `yarn`. The YaRN of other models is another scaling.
         "longrope" | "su" | "yarn" if kind == "longrope" || model_type == "phi3" => {
-            long_rope((path, kind), rope, context).map(Some)
+            long_rope(path, kind, rope, context).map(Some)
         }
         "linear" => Ok(Some(RopeScaling::Linear { factor: need(rope.factor, "factor")? })),
         "llama3" => Ok(Some(RopeScaling::Llama3 {
@@ -119,7 +120,8 @@ fn attention(rope: &Rope, factor: f64) -> f64 {
 }
 
 fn long_rope(
-    (path, kind): (&Path, &str),
+    path: &Path,
+    kind: &str,
     rope: &Rope,
     context: Context,
 ) -> Result<RopeScaling, HubError> {

@@ -106,42 +106,41 @@ impl Tensors {
     /// Calls `on` with the bytes of the tensor `name`, one piece after another.
     pub(super) fn pieces(
         &self,
-        (name, tensor): (&str, &StoredTensor),
+        name: &str,
+        tensor: &StoredTensor,
         on: &mut dyn FnMut(&[u8]),
     ) -> Result<(), HubError> {
         let read = self.files[tensor.file].pieces(&tensor.info, on);
-        read.map_err(|source| self.unreadable((name, tensor), source))
+        read.map_err(|source| self.unreadable(name, tensor, source))
     }
 
     /// Reads the elements of the tensor `name` from index `first` into `values`; `None` for an
     /// unsupported dtype or a range outside the tensor.
     pub(super) fn read(
         &self,
-        (name, tensor): (&str, &StoredTensor),
+        name: &str,
+        tensor: &StoredTensor,
         first: usize,
         values: &mut [f32],
     ) -> Option<Result<(), HubError>> {
         let read = self.files[tensor.file].read_values(&tensor.info, first, values)?;
-        Some(read.map_err(|source| self.unreadable((name, tensor), source)))
+        Some(read.map_err(|source| self.unreadable(name, tensor, source)))
     }
 
     /// Copies the bytes of elements of the tensor `name` from index `first`, which must exist.
     pub(super) fn copy(
         &self,
-        (name, tensor): (&str, &StoredTensor),
+        name: &str,
+        tensor: &StoredTensor,
         first: usize,
         out: &mut [u8],
     ) -> Result<(), HubError> {
         let start = first * (tensor.dtype.bitsize() / 8);
         let read = self.files[tensor.file].read(&tensor.info, start, out);
-        read.map_err(|source| self.unreadable((name, tensor), source))
+        read.map_err(|source| self.unreadable(name, tensor, source))
     }
 
-    fn unreadable(
-        &self,
-        (name, tensor): (&str, &StoredTensor),
-        source: std::io::Error,
-    ) -> HubError {
+    fn unreadable(&self, name: &str, tensor: &StoredTensor, source: std::io::Error) -> HubError {
         HubError::ReadTensor { tensor: name.to_owned(), path: self.path(tensor).to_owned(), source }
     }
 }

@@ -195,14 +195,15 @@ impl Builder {
         self.matrix(name, Value::operand)
     }
 
-    /// Returns the converted weight of the matrix `w` with these rows and columns, as
+    /// Returns the converted weight of the matrix `w` with the rows and columns `shape`, as
     /// [`ConvertedWeights::get`] does.
     pub(super) fn converted(
         &mut self,
-        w: (TensorView<BufferId>, [usize; 2]),
+        w: TensorView<BufferId>,
+        shape: [usize; 2],
         declare: impl FnOnce(&mut Pass, &str) -> TensorView<BufferId>,
     ) -> Converted {
-        self.converted.get(&mut self.pass, w, declare)
+        self.converted.get(&mut self.pass, w, shape, declare)
     }
 
     /// Returns the matrix `name` as a table of rows, never as a copy.

@@ -42,12 +42,13 @@ pub(super) enum Converted {
 }
 
 impl ConvertedWeights {
-    /// Returns the converted weight of the matrix `w` with these rows and columns. `declare`
-    /// declares a transient with the given name for it.
+    /// Returns the converted weight of the matrix `w` with the rows and columns `shape`.
+    /// `declare` declares a transient with the given name for it.
     pub(super) fn get(
         &mut self,
         pass: &mut Pass,
-        (w, shape): (TensorView<BufferId>, [usize; 2]),
+        w: TensorView<BufferId>,
+        shape: [usize; 2],
         declare: impl FnOnce(&mut Pass, &str) -> TensorView<BufferId>,
     ) -> Converted {
         let source = source(w);

@@ -30,7 +30,8 @@ impl Sequences {
     pub(super) fn declare(
         pass: &mut Pass,
         spec: &ModelSpec,
-        ([batch, seq], packed): ([usize; 2], bool),
+        [batch, seq]: [usize; 2],
+        packed: bool,
     ) -> Self {
         let rows = batch * seq;
         let positions = packed.then(|| pass.control_array("positions", rows));

@@ -25,15 +25,26 @@ pub enum Source<'a> {
     State(ModelState),
 }
 
+/// The values of parameters at the start of training: those of the base model, or else from the
+/// seed.
+#[derive(Clone, Copy)]
+pub(crate) struct InitialValues<'a> {
+    pub(crate) base: Option<&'a ModelDirectory>,
+    pub(crate) seed: u64,
+}
+
 /// Uploads `parameters`. Returns the losses so far, and the state on the device. Values that
-/// `source` lacks come from the model `base`, or else from the seed. A checkpoint must have been
-/// checked with [`Checkpoint::require`].
+/// `source` lacks are the initial ones. A checkpoint must have been checked with
+/// [`Checkpoint::require`].
 pub(crate) fn load_state(
-    (stream, parameters, placement): (&Stream, &[Parameter], Placement<'_>),
-    (base, seed): (Option<&ModelDirectory>, u64),
+    stream: &Stream,
+    parameters: &[Parameter],
+    placement: Placement<'_>,
+    initial: InitialValues<'_>,
     source: Source<'_>,
     progress: UploadProgress<'_>,
 ) -> Result<(Vec<f32>, ModelState)> {
+    let InitialValues { base, seed } = initial;
     let mut norms = Vec::new();
     let mut initial = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
         let weight = normed_weight(&parameter.name);
@@ -52,7 +63,7 @@ pub(crate) fn load_state(
     };
     match source {
         Source::Seed => {
-            let state = ModelState::sharded(stream, (parameters, placement), initial, progress)?;
+            let state = ModelState::sharded(stream, parameters, placement, initial, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Checkpoint(checkpoint) => {
@@ -68,7 +79,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
+            let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             state.load_moments(stream, checkpoint)?;
             Ok((checkpoint.header().losses.clone(), state))
         }
@@ -85,7 +96,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
+            let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Values(values) => {
@@ -98,7 +109,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
+            let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::State(state) => Ok((Vec::new(), state)),

@@ -17,7 +17,7 @@ pub(super) fn row_norms(weight: &Parameter, values: Vec<f32>) -> Result<Vec<f32>
     let (rows, values) = (weight.shape[0], stored(weight, values)?);
     let (width, mut norms) = (weight.len() / rows.max(1), vec![0.0; rows]);
     let width = width.max(1);
-    on_all_cores((&values, ROWS * width), (&mut norms, ROWS), |values, norms| {
+    on_all_cores(&values, ROWS * width, &mut norms, ROWS, |values, norms| {
         let rows = values.chunks_exact(width);
         norms.iter_mut().zip(rows).for_each(|(norm, row)| *norm = row_norm(row));
     });

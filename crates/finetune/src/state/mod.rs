@@ -7,8 +7,8 @@ mod rope_tables;
 mod upload;
 mod value;
 
+pub(crate) use load::{InitialValues, load_state, trained};
 pub use load::{Source, frozen_values};
-pub(crate) use load::{load_state, trained};
 pub use model_state::{DeviceReader, ModelState, Placement, UploadProgress};
 pub(crate) use rope_tables::RotaryTables;
 pub(crate) use upload::pooled_bytes;

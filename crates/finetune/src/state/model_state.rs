@@ -69,7 +69,7 @@ impl ModelState {
         fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
-        Self::sharded(stream, (parameters, Placement::ALONE), fill, progress)
+        Self::sharded(stream, parameters, Placement::ALONE, fill, progress)
     }
 
     /// Like [`ModelState::from_values`], but only with the moments of the blocks that this rank
@@ -79,7 +79,8 @@ impl ModelState {
     /// As [`ModelState::from_values`].
     pub fn sharded(
         stream: &Stream,
-        (parameters, placement): (&[Parameter], Placement<'_>),
+        parameters: &[Parameter],
+        placement: Placement<'_>,
         mut fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
@@ -94,7 +95,7 @@ impl ModelState {
             }
             _ => None,
         };
-        let moments = moments(stream, (parameters, sharding))?;
+        let moments = moments(stream, parameters, sharding)?;
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
@@ -257,7 +258,8 @@ impl ModelState {
 /// that it can be freed after training.
 fn moments(
     stream: &Stream,
-    (parameters, sharding): (&[Parameter], Sharding),
+    parameters: &[Parameter],
+    sharding: Sharding,
 ) -> Result<Option<MemoryPool>> {
     let trained = parameters.iter().filter(|parameter| parameter.trainable);
     let bytes = |parameter: &Parameter| {

@@ -85,12 +85,12 @@ impl<'a> Uploader<'a> {
         let mut rounded = Vec::new();
         for (first, count) in chunks(len, CHUNK) {
             rounded.resize(count, bf16::ZERO);
-            self.send((&master, first), count, |chunk| {
+            self.send(&master, first, count, |chunk| {
                 fill(first, Chunk::F32(chunk))?;
                 rounded.convert_from_f32_slice(chunk);
                 Ok(())
             })?;
-            self.send((&copy, first), count, |chunk| {
+            self.send(&copy, first, count, |chunk| {
                 chunk.copy_from_slice(&rounded);
                 Ok(())
             })?;
@@ -112,9 +112,9 @@ impl<'a> Uploader<'a> {
         for (first, count) in chunks(len, CHUNK / columns.max(1) * columns) {
             scratch.resize(terms * count, f16::ZERO);
             let mut split = Ok(Vec::new());
-            self.send((&master, first), count, |chunk| {
+            self.send(&master, first, count, |chunk| {
                 fill(first, Chunk::F32(chunk))?;
-                split = split_all(chunk, columns, (&mut scratch, terms));
+                split = split_all(chunk, columns, &mut scratch, terms);
                 Ok(())
             })?;
             let shares = split.map_err(|error| Error::NotInF16 {
@@ -123,7 +123,7 @@ impl<'a> Uploader<'a> {
                 value: error.value,
             })?;
             for term in 0..terms {
-                self.send((&copy, term * len + first), count, |chunk| {
+                self.send(&copy, term * len + first, count, |chunk| {
                     for (at, share) in &shares {
                         let len = share.len() * columns;
                         let source = &scratch[terms * at + term * len..][..len];
@@ -189,7 +189,7 @@ impl<'a> Uploader<'a> {
     ) -> Result<DeviceBuffer<T>> {
         let buffer = self.pool.uninit(len)?;
         for (first, count) in chunks(len, most) {
-            self.send((&buffer, first), count, |chunk| fill(first, chunk))?;
+            self.send(&buffer, first, count, |chunk| fill(first, chunk))?;
         }
         Ok(buffer)
     }
@@ -197,7 +197,8 @@ impl<'a> Uploader<'a> {
     /// Uploads `count` elements to `buffer` from the element `first` on. They fit into a slot.
     fn send<T: Element>(
         &mut self,
-        (buffer, first): (&DeviceBuffer<T>, usize),
+        buffer: &DeviceBuffer<T>,
+        first: usize,
         count: usize,
         fill: impl FnOnce(&mut [T]) -> Result<()>,
     ) -> Result<()> {
@@ -234,7 +235,7 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
 
 /// Writes the codes of `values` and returns their scales.
 pub(super) fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
-    let results = on_all_cores((values, NF4_BLOCK * 256), (codes, NF4_BLOCK * 128), quantize);
+    let results = on_all_cores(values, NF4_BLOCK * 256, codes, NF4_BLOCK * 128, quantize);
     let mut scales = Vec::with_capacity(values.len().div_ceil(NF4_BLOCK));
     for (first, result) in results {
         let moved = |error: nf4::NotFinite| nf4::NotFinite { index: first + error.index, ..error };
@@ -254,11 +255,12 @@ fn quantize(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite
 fn split_all(
     values: &[f32],
     columns: usize,
-    (copy, terms): (&mut [f16], usize),
+    copy: &mut [f16],
+    terms: usize,
 ) -> Result<Vec<(usize, Vec<f32>)>, NotInF16> {
     let unit = columns.max(1);
     let split = |values: &[f32], copy: &mut [f16]| split_rows(values, unit, copy);
-    let shares = on_all_cores((values, unit), (copy, terms * unit), split).into_iter();
+    let shares = on_all_cores(values, unit, copy, terms * unit, split).into_iter();
     let moved = |first, error: NotInF16| NotInF16 { index: first + error.index, ..error };
     shares.map(|(first, found)| Ok((first, found.map_err(|error| moved(first, error))?))).collect()
 }
@@ -266,8 +268,10 @@ fn split_all(
 /// Calls `convert` for a share of `values` and of `out` on one thread per CPU core. Shares are
 /// whole units, except the last. Returns the first value of each share with its result, in order.
 pub(super) fn on_all_cores<T: Send, R: Send>(
-    (values, unit): (&[f32], usize),
-    (out, out_unit): (&mut [T], usize),
+    values: &[f32],
+    unit: usize,
+    out: &mut [T],
+    out_unit: usize,
     convert: impl Fn(&[f32], &mut [T]) -> R + Sync,
 ) -> Vec<(usize, R)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

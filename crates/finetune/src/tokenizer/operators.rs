@@ -31,14 +31,14 @@ type Plain = Expression<'static, 'static>;
 pub(super) fn install(environment: &mut Environment<'_>) {
     for (name, expression) in OPERATORS {
         let plain = plain(expression);
-        let operator = move |a: Value, b: Value| operator(name, (&a, &b), &plain);
+        let operator = move |a: Value, b: Value| operator(name, &a, &b, &plain);
         environment.add_function(name, operator);
     }
     let slice = plain("a[b:c:d]");
     environment.add_function(SLICE, move |a: Value, b: Value, c: Value, d: Value| {
         spend(VALUE_BYTES + length(&a))?;
         match i64::try_from(d.clone()) {
-            Ok(step) if step < 0 => backwards(&a, (&b, &c), step),
+            Ok(step) if step < 0 => backwards(&a, &b, &c, step),
             _ => evaluated(&slice, context! { a, b, c, d }),
         }
     });
@@ -157,7 +157,7 @@ fn length(value: &Value) -> usize {
 
 /// Evaluates `value[start:stop:step]` with a negative `step`, as in Python. `minijinja` panics on
 /// an empty value, and includes the item at `stop` 0, unlike Python.
-fn backwards(value: &Value, (start, stop): (&Value, &Value), step: i64) -> Result<Value, Error> {
+fn backwards(value: &Value, start: &Value, stop: &Value, step: i64) -> Result<Value, Error> {
     let items: Vec<Value> = match value.as_str() {
         Some(text) => text.chars().map(Value::from).collect(),
         None if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) => {
@@ -203,7 +203,7 @@ fn compared(a: &Value, b: &Value) -> Result<(), Error> {
 }
 
 /// Evaluates an operator.
-fn operator(name: &str, (a, b): (&Value, &Value), plain: &Plain) -> Result<Value, Error> {
+fn operator(name: &str, a: &Value, b: &Value, plain: &Plain) -> Result<Value, Error> {
     match name {
         "==" | "!=" | "<" | "<=" | ">" | ">=" => compared(a, b)?,
         "in" if container(b) => {

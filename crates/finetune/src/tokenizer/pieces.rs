@@ -153,7 +153,7 @@ impl<'a> Encoder<'a> {
             if let Some(start) = self.start(&current, current.end.saturating_sub(overlap)) {
                 let next = self.encode(start..current.end + self.size, last)?;
                 if let Some(position) = self.position(&current, &next) {
-                    self.join(&current, next, (start, position));
+                    self.join(&current, next, start, position);
                     self.size = self.piece;
                     return Ok(());
                 }
@@ -171,7 +171,7 @@ impl<'a> Encoder<'a> {
 
     /// Appends the tokens of `left` up to the boundary. `right`, which begins at `start`, becomes
     /// the current piece.
-    fn join(&mut self, left: &Piece, mut right: Piece, (start, position): (usize, [usize; 2])) {
+    fn join(&mut self, left: &Piece, mut right: Piece, start: usize, position: [usize; 2]) {
         let from = left.first_from(self.joined);
         self.tokens.extend(left.tokens[from..position[0]].iter().map(|token| token.id));
         self.joined = right.tokens[position[1]].start - start;

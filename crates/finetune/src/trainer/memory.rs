@@ -36,7 +36,7 @@ pub struct MemoryNeed {
 impl MemoryNeed {
     /// Plans a run of `step`, and of the largest step with shorter sequences, if there are any:
     /// their programs share transients.
-    pub fn of((step, shorter): (&StepPass, Option<&StepPass>), options: &TrainerOptions) -> Self {
+    pub fn of(step: &StepPass, shorter: Option<&StepPass>, options: &TrainerOptions) -> Self {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
         let trained: usize = step.trained().map(bytes).sum();

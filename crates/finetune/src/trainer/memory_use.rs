@@ -29,18 +29,17 @@ impl MemoryUse {
     /// # Errors
     /// If the device fails.
     pub fn of(
-        (need, reuse): (&MemoryNeed, Reuse),
-        (context, free_before): (&Context, usize),
+        need: &MemoryNeed,
+        reuse: Reuse,
+        context: &Context,
+        free_before: usize,
     ) -> Result<Self> {
         let measured = free_before.saturating_sub(context.mem_get_info()?.0);
         let driver = if context.driver().is_simulated() { Default::default() } else { need.driver };
-        Ok(Self::new((need.allocated(reuse), driver), measured))
+        Ok(Self::new(need.allocated(reuse), driver, measured))
     }
 
-    fn new(
-        (allocated_bytes, driver_bytes): (usize, DriverOverhead),
-        measured_bytes: usize,
-    ) -> Self {
+    fn new(allocated_bytes: usize, driver_bytes: DriverOverhead, measured_bytes: usize) -> Self {
         let planned_bytes = allocated_bytes + driver_bytes.total();
         let ratio = measured_bytes as f64 / planned_bytes.max(1) as f64;
         let difference_percent = (ratio - 1.0) * 100.0;
@@ -55,10 +54,10 @@ mod tests {
     #[test]
     fn the_difference_is_that_of_what_was_taken() {
         let driver = DriverOverhead { graphs: 30, code: 15, rounding: 5 };
-        let more = MemoryUse::new((950, driver), 1020);
+        let more = MemoryUse::new(950, driver, 1020);
         assert_eq!((more.planned_bytes, more.allocated_bytes), (1000, 950));
         assert!((more.difference_percent - 2.0).abs() < 1e-9, "{more:?}");
-        let less = MemoryUse::new((950, driver), 900);
+        let less = MemoryUse::new(950, driver, 900);
         assert!((less.difference_percent + 10.0).abs() < 1e-9, "{less:?}");
     }
 }

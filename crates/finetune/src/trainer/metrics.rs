@@ -108,7 +108,8 @@ impl MetricsQueue {
     pub(super) fn around(
         &mut self,
         stream: &Stream,
-        (step, tokens): (u32, usize),
+        step: u32,
+        tokens: usize,
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let mut slot = self.free.pop().expect("the caller has checked that the queue is not full");

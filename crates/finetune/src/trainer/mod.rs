@@ -87,7 +87,7 @@ impl Trainer {
 
     /// Returns [`Trainer::memory_use`], given that `free` bytes were free before the run.
     pub(crate) fn memory_use_since(&self, free: usize) -> Result<MemoryUse> {
-        MemoryUse::of((&self.need, self.report().reuse), (self.context(), free))
+        MemoryUse::of(&self.need, self.report().reuse, self.context(), free)
     }
 
     /// The pass of one step.
@@ -192,8 +192,8 @@ impl Trainer {
         let step = StepInput { number: self.next_step, batch, stop: self.stop };
         let (programs, stream) = (self.programs.replayed_mut(), &self.stream);
         programs.prepare(step)?;
-        let numbered = (step.number, batch.tokens.len());
-        self.queue.around(stream, numbered, || programs.enqueue(stream, step))?;
+        let tokens = batch.tokens.len();
+        self.queue.around(stream, step.number, tokens, || programs.enqueue(stream, step))?;
         self.next_step += 1;
         self.programs.verify(stream, step)
     }

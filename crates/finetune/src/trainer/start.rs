@@ -1,7 +1,7 @@
 //! The start of a trainer: plan, warm the kernels, check the memory, upload, build.
 
 use retrograph_runtime::{
-    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Requirements, Reuse, Stream,
+    BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Program, Requirements, Reuse, Stream,
     WarmModules,
 };
 
@@ -17,7 +17,9 @@ use crate::model::{LossPass, MetricsLayout, StepPass};
 use crate::parameters::{Parameter, Sharding};
 use crate::programs::Programs;
 use crate::stage::Stage;
-use crate::state::{ModelState, Placement, RotaryTables, Source, load_state, trained};
+use crate::state::{
+    InitialValues, ModelState, Placement, RotaryTables, Source, load_state, trained,
+};
 use crate::verify::Verified;
 
 /// The plan of a run. Needs no device.
@@ -51,7 +53,7 @@ impl Plan {
             launched_shorter = launched_shorter.union(&step.pass.requirements());
             largest = Some(step);
         }
-        let need = MemoryNeed::of((&step, largest.as_ref()), &options);
+        let need = MemoryNeed::of(&step, largest.as_ref(), &options);
         let (config, base, held_out, group) = (*config, None, None, None);
         let plan = Self {
             config,
@@ -197,19 +199,18 @@ impl Plan {
             }
             _ => Vec::new(),
         };
-        let origin = (self.base.as_ref(), self.config.seed);
+        let initial = InitialValues { base: self.base.as_ref(), seed: self.config.seed };
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
         let step = &self.options.step;
         let sharding = Sharding::new(self.config.mode, step.ranks, step.shard_from);
         let group = self.group.as_ref().filter(|group| group.ranks().world_size > 1);
         let communicator = group.map(ProcessGroup::communicator).transpose()?;
         let placement = Placement { sharding, communicator };
-        let site = (&stream, parameters.as_slice(), placement);
-        let (losses, state) = load_state(site, origin, source, progress)?;
+        let (losses, state) =
+            load_state(&stream, &parameters, placement, initial, source, progress)?;
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
-        let site = (&stream, &modules, &rotary);
-        let eager = self.eager(site, &state)?;
-        let replayed = self.programs(site, state, self.build_options())?;
+        let eager = self.eager(&stream, &modules, &rotary, &state)?;
+        let replayed = self.programs(&stream, &modules, &rotary, state, self.build_options())?;
         let metrics = replayed.workload().metrics.clone();
         let layout = MetricsLayout::new(&self.options.step);
         let trainer = Trainer {
@@ -272,31 +273,36 @@ impl Plan {
     /// Builds the program of whole sequences over `state`.
     fn programs(
         &self,
-        (stream, modules, rotary): (&Stream, &WarmModules, &RotaryTables),
+        stream: &Stream,
+        modules: &WarmModules,
+        rotary: &RotaryTables,
         state: ModelState,
         build: BuildOptions,
     ) -> Result<Programs<1, TrainingWorkload>> {
         let context = stream.context();
-        let described = (&self.config, self.options.step, self.lengths);
-        let kept = (self.gradients(context)?, self.group.clone());
-        let workload = TrainingWorkload::new(context, described, state, kept)?;
+        let (gradients, group) = (self.gradients(context)?, self.group.clone());
+        let (config, options) = (&self.config, &self.options);
+        let workload = TrainingWorkload::new(context, config, options, state, gradients, group)?;
         let (bindings, handles) = (workload.bindings(&self.step, rotary)?, self.step.controls());
         let sizes = [TrainingWorkload::sizes(self.lengths)?];
         let programs = Programs::new(workload, modules, sizes, build);
-        let whole = (&self.step.pass, &bindings, handles);
-        programs.with_prebuilt((stream, modules), [self.config.seq], whole, build)
+        let pass = &self.step.pass;
+        let program = Program::build(stream, modules, pass, &bindings, build)?;
+        Ok(programs.with_prebuilt([self.config.seq], program, handles, pass.controls()))
     }
 
     /// Returns eager programs over a copy of `state`, if the run is verified.
     fn eager(
         &self,
-        site: (&Stream, &WarmModules, &RotaryTables),
+        stream: &Stream,
+        modules: &WarmModules,
+        rotary: &RotaryTables,
         state: &ModelState,
     ) -> Result<Option<Programs<1, TrainingWorkload>>> {
         if !self.options.verify {
             return Ok(None);
         }
         let build = BuildOptions { policy: Policy::Eager, ..self.build_options() };
-        self.programs(site, state.duplicate(site.0)?, build).map(Some)
+        self.programs(stream, modules, rotary, state.duplicate(stream)?, build).map(Some)
     }
 }

@@ -3,6 +3,7 @@
 use retrograph_runtime::program::{Buckets, Described};
 use retrograph_runtime::{Bindings, Context, Controls, DeviceBuffer, Stream};
 
+use super::TrainerOptions;
 use crate::checkpoint::{StateReader, state_order};
 use crate::config::TrainingConfig;
 use crate::data::Lengths;
@@ -29,10 +30,14 @@ pub(super) struct TrainingWorkload {
 impl TrainingWorkload {
     pub(super) fn new(
         context: &Context,
-        (config, options, lengths): (&TrainingConfig, StepOptions, Lengths),
+        config: &TrainingConfig,
+        options: &TrainerOptions,
         state: ModelState,
-        (gradients, group): (Vec<DeviceBuffer<f32>>, Option<ProcessGroup>),
+        gradients: Vec<DeviceBuffer<f32>>,
+        group: Option<ProcessGroup>,
     ) -> Result<Self> {
+        let lengths = Lengths::new(config.seq, options.lengths);
+        let options = options.step;
         let metrics = DeviceBuffer::zeroed(context, MetricsLayout::new(&options).len())?;
         let halt = DeviceBuffer::zeroed(context, 1)?;
         Ok(Self { config: *config, options, lengths, state, gradients, metrics, halt, group })

@@ -162,7 +162,7 @@ fn greedy_sequences_in_bf16_are_near_the_likeliest_tokens() {
         let rounded = TrainingConfig { precision: Precision::BF16, ..config };
         let sequences = run(&mut batch(&rounded, options(4, 64)), &greedy);
         for (one, sequence) in greedy.iter().zip(&sequences) {
-            is_nearly_greedy(&config, (&one.prompt, sequence), 0.05);
+            is_nearly_greedy(&config, &one.prompt, sequence, 0.05);
         }
     }
 }

@@ -66,7 +66,8 @@ fn assert_close(found: &[[f32; 2]], expected: &[[f32; 2]], most: f32) {
 /// all ranks and in both of two runs.
 fn on_one_and_many(
     config: &TrainingConfig,
-    (data, count): (&Data, usize),
+    data: &Data,
+    count: usize,
     options: TrainerOptions,
 ) -> [Vec<[f32; 2]>; 2] {
     let mut alone = trainer(&device(), config, options);
@@ -121,7 +122,7 @@ fn two_devices_learn_what_one_learns_from_the_same_batch() {
         let config = batch_of(mode, precision, 4);
         let data = Data::from(text());
         let options = TrainerOptions::default();
-        let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+        let [found, expected] = on_one_and_many(&config, &data, 2, options);
         assert_close(&found, &expected, most);
     }
 }
@@ -134,7 +135,7 @@ fn two_devices_learn_preferences_as_one_does() {
     let step = StepOptions { preference, ..StepOptions::default() };
     let options = TrainerOptions { step, ..TrainerOptions::default() };
     let data = Data::from(text());
-    let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+    let [found, expected] = on_one_and_many(&config, &data, 2, options);
     // Log-ratios are differences of sums, which magnifies the rounding.
     assert_close(&found, &expected, 1e-4);
 
@@ -168,7 +169,7 @@ fn four_devices_learn_what_one_learns() {
         let step = StepOptions { bucket_bytes: Some(2048), ..StepOptions::default() };
         let options = TrainerOptions { step, ..TrainerOptions::default() };
         let data = Data::from(text());
-        let [found, expected] = on_one_and_many(&config, (&data, 4), options);
+        let [found, expected] = on_one_and_many(&config, &data, 4, options);
         assert_close(&found, &expected, 1e-5);
     }
 }
@@ -181,7 +182,7 @@ fn the_mean_is_over_the_targets_of_all_devices() {
         let data = examples(lengths, packing);
         let step = StepOptions { packed: packing, ..StepOptions::default() };
         let options = TrainerOptions { lengths, step, ..TrainerOptions::default() };
-        let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+        let [found, expected] = on_one_and_many(&config, &data, 2, options);
         assert_close(&found, &expected, 1e-5);
     }
 }

@@ -71,15 +71,11 @@ pub(crate) fn prompt(len: usize) -> Vec<u32> {
 
 /// Each token is the likeliest one by a model without a KV cache.
 pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
-    is_nearly_greedy(config, (prompt, text), 1e-5);
+    is_nearly_greedy(config, prompt, text, 1e-5);
 }
 
 /// The logit of each token is at most `slack` below the largest one by a model without a KV cache.
-pub(crate) fn is_nearly_greedy(
-    config: &TrainingConfig,
-    (prompt, text): (&[u32], &[u32]),
-    slack: f64,
-) {
+pub(crate) fn is_nearly_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32], slack: f64) {
     let all: Weights = inventory(&config.model, config.mode)
         .iter()
         .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))

@@ -166,14 +166,14 @@ fn tensors_have_names_shapes_and_values_in_every_type() {
                 if name == "llama" && (to.contains("attn_q") || to.contains("attn_k")) {
                     expected = permuted(&expected, parameter.shape[0] / config.head_dim());
                 }
-                require_close((to, kind), &found, &expected);
+                require_close(to, kind, &found, &expected);
             }
         }
     }
 }
 
 /// Half a unit in the last place of a type; for Q8_0, half the scale of each block.
-fn require_close((name, kind): (&str, GGUFTensorType), found: &[f64], expected: &[f32]) {
+fn require_close(name: &str, kind: GGUFTensorType, found: &[f64], expected: &[f32]) {
     for (block, expected) in found.chunks(32).zip(expected.chunks(32)) {
         let most = expected.iter().map(|x| f64::from(x.abs())).fold(0.0, f64::max);
         for (found, &expected) in block.iter().zip(expected) {

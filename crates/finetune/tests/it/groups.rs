@@ -23,7 +23,8 @@ fn coordinator(count: usize, options: GroupOptions) -> Coordinator {
 
 fn join(
     coordinator: &Coordinator,
-    (rank, count): (usize, usize),
+    rank: usize,
+    count: usize,
     run: &str,
 ) -> Result<ProcessGroup, GroupError> {
     let options = GroupOptions::default();
@@ -46,9 +47,9 @@ fn failure(group: &ProcessGroup) -> GroupError {
 fn a_rank_that_joins_late_finds_the_others_alive() {
     let coordinator = coordinator(2, short(20_000, 300));
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| join(&coordinator, (0, 2), "run"));
+        let first = scope.spawn(|| join(&coordinator, 0, 2, "run"));
         std::thread::sleep(Duration::from_millis(1000));
-        join(&coordinator, (1, 2), "run").unwrap().leave();
+        join(&coordinator, 1, 2, "run").unwrap().leave();
         first.join().unwrap().unwrap().leave();
     });
     assert_eq!(coordinator.failure(), None);
@@ -61,7 +62,7 @@ fn what_the_first_rank_shares_reaches_all_in_order() {
         for rank in 0..3 {
             let coordinator = &coordinator;
             scope.spawn(move || {
-                let group = join(coordinator, (rank, 3), "run").unwrap();
+                let group = join(coordinator, rank, 3, "run").unwrap();
                 for number in 0..50 {
                     let text = group.broadcast(|| Ok(format!("text {number} of {rank}"))).unwrap();
                     assert_eq!(text, format!("text {number} of 0"));
@@ -76,18 +77,18 @@ fn what_the_first_rank_shares_reaches_all_in_order() {
 #[test]
 fn a_rank_that_does_not_fit_is_refused_with_the_reason() {
     let coordinator = coordinator(2, GroupOptions::default());
-    let refused = |ranks, run| match join(&coordinator, ranks, run) {
+    let refused = |rank, count, run| match join(&coordinator, rank, count, run) {
         Err(GroupError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| join(&coordinator, (0, 2), "seq 9\nbatch 4"));
+        let first = scope.spawn(|| join(&coordinator, 0, 2, "seq 9\nbatch 4"));
         std::thread::sleep(Duration::from_millis(300));
-        let reason = refused((1, 3), "seq 9\nbatch 4");
+        let reason = refused(1, 3, "seq 9\nbatch 4");
         assert!(reason.contains("rank 1 of 3, but the coordinator waits for 2"), "{reason}");
-        let reason = refused((0, 2), "seq 9\nbatch 4");
+        let reason = refused(0, 2, "seq 9\nbatch 4");
         assert!(reason.contains("there is a rank 0 already"), "{reason}");
-        join(&coordinator, (1, 2), "seq 9\nbatch 4").unwrap().leave();
+        join(&coordinator, 1, 2, "seq 9\nbatch 4").unwrap().leave();
         first.join().unwrap().unwrap().leave();
     });
 }
@@ -96,9 +97,9 @@ fn a_rank_that_does_not_fit_is_refused_with_the_reason() {
 fn a_rank_with_other_options_stops_all_before_the_start() {
     let coordinator = coordinator(2, GroupOptions::default());
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| join(&coordinator, (0, 2), "seq 9\nbatch 4"));
+        let first = scope.spawn(|| join(&coordinator, 0, 2, "seq 9\nbatch 4"));
         std::thread::sleep(Duration::from_millis(300));
-        let error = join(&coordinator, (1, 2), "seq 9\nbatch 6").unwrap_err();
+        let error = join(&coordinator, 1, 2, "seq 9\nbatch 6").unwrap_err();
         assert!(error.to_string().contains("`batch 6` instead of `batch 4`"), "{error}");
         let error = first.join().unwrap().unwrap_err();
         assert!(matches!(error, GroupError::RankFailed { rank: 1, .. }), "{error}");
@@ -108,7 +109,7 @@ fn a_rank_with_other_options_stops_all_before_the_start() {
 #[test]
 fn a_rank_that_never_comes_is_named() {
     let coordinator = coordinator(3, short(400, 8000));
-    let error = join(&coordinator, (0, 3), "run").unwrap_err();
+    let error = join(&coordinator, 0, 3, "run").unwrap_err();
     let GroupError::RankFailed { rank: 1, reason } = &error else { panic!("{error}") };
     assert!(reason.contains("did not join"), "{reason}");
     assert_eq!(coordinator.missing(), [1, 2]);
@@ -165,7 +166,7 @@ fn a_silent_rank_fails() {
     let coordinator = coordinator(2, short(20_000, 4000));
     std::thread::scope(|scope| {
         let alive = scope.spawn(|| {
-            let group = join(&coordinator, (0, 2), "run").unwrap();
+            let group = join(&coordinator, 0, 2, "run").unwrap();
             failure(&group)
         });
         let mut silent = TcpStream::connect(coordinator.address()).unwrap();
@@ -183,14 +184,14 @@ fn strangers_are_ignored() {
     let mut stranger = TcpStream::connect(coordinator.address()).unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!(stranger.read(&mut [0; 16]).unwrap_or(0), 0, "the connection is closed");
-    join(&coordinator, (0, 1), "run").unwrap().leave();
+    join(&coordinator, 0, 1, "run").unwrap().leave();
     assert!(coordinator.failure().is_none());
 }
 
 #[test]
 fn the_end_of_the_coordinator_ends_all_ranks() {
     let coordinator = coordinator(1, GroupOptions::default());
-    let group = join(&coordinator, (0, 1), "run").unwrap();
+    let group = join(&coordinator, 0, 1, "run").unwrap();
     drop(coordinator);
     let error = failure(&group);
     assert!(matches!(error, GroupError::CoordinatorGone { .. }), "{error}");
@@ -201,8 +202,8 @@ fn a_rank_that_has_left_is_not_missed() {
     let coordinator = coordinator(2, GroupOptions::default());
     std::thread::scope(|scope| {
         let coordinator = &coordinator;
-        scope.spawn(move || join(coordinator, (1, 2), "run").unwrap().leave());
-        let group = join(coordinator, (0, 2), "run").unwrap();
+        scope.spawn(move || join(coordinator, 1, 2, "run").unwrap().leave());
+        let group = join(coordinator, 0, 2, "run").unwrap();
         std::thread::sleep(Duration::from_millis(300));
         group.check().unwrap();
         coordinator.stop();

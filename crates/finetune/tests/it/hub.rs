@@ -121,7 +121,7 @@ pub(crate) fn error(folder: &TempDir) -> HubError {
 
 /// Opens, trains one step of `mode`, and compares the loss with the reference, whose
 /// weights are rounded to `dtype`.
-pub(crate) fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype)) {
+pub(crate) fn trains(json: &Value, folder: &TempDir, mode: Mode, dtype: Dtype) {
     let directory = ModelDirectory::open(folder.path()).unwrap();
     let config = TrainingConfig { model: *directory.config(), ..config(mode) };
     let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
@@ -144,7 +144,7 @@ pub(crate) fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype
 #[test]
 fn qwen2_in_bf16_is_trained_from_its_file() {
     let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
-    trains(&qwen2(), &folder, (LORA, Dtype::BF16));
+    trains(&qwen2(), &folder, LORA, Dtype::BF16);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn qwen3_in_f16_is_trained_from_two_files() {
     let opened = ModelDirectory::open(folder.path()).unwrap();
     assert_eq!(*opened.config(), model);
     assert_eq!(opened.files().count(), 2);
-    trains(&qwen3(), &folder, (Mode::Full, Dtype::F16));
+    trains(&qwen3(), &folder, Mode::Full, Dtype::F16);
     // The digest is of the tensors, however they are divided.
     let single = ModelDirectory::open(directory(&qwen3(), &tensors).path()).unwrap();
     assert_eq!(opened.digest().unwrap(), single.digest().unwrap());
@@ -187,7 +187,7 @@ fn llama_3_in_f32_is_trained_with_its_scaled_frequencies() {
     stored.insert("lm_head.weight".to_owned(), table);
     let folder = directory(&llama3(), &stored);
     assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
-    trains(&llama3(), &folder, (LORA, Dtype::F32));
+    trains(&llama3(), &folder, LORA, Dtype::F32);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn phi3_is_trained_from_its_fused_projections() {
     for (mode, dtype) in [(LORA, Dtype::BF16), (Mode::Full, Dtype::F16)] {
         let folder = directory(&json, &tensors(&model, dtype));
         assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
-        trains(&json, &folder, (mode, dtype));
+        trains(&json, &folder, mode, dtype);
     }
 }
 

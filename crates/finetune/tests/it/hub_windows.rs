@@ -71,5 +71,5 @@ fn mistral_is_trained_with_its_window() {
     let json = with(qwen2(), json!({ "model_type": "mistral", "sliding_window": 4 }));
     let folder = directory(&json, &tensors(&model, Dtype::F32));
     assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
-    trains(&json, &folder, (LORA, Dtype::F32));
+    trains(&json, &folder, LORA, Dtype::F32);
 }

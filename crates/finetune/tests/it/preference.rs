@@ -189,11 +189,11 @@ fn pairs_are_trained_and_held_out() {
         }
     }
     for lora in [LoraConfig { norms: false, ..LoraConfig::new(4, 8.0) }, DORA] {
-        losses_fall(lora, (training, held_out));
+        losses_fall(lora, training, held_out);
     }
 }
 
-fn losses_fall(lora: LoraConfig, (training, held_out): (&Data, &Data)) {
+fn losses_fall(lora: LoraConfig, training: &Data, held_out: &Data) {
     let mut config = TrainingConfig { batch: 4, seq: 8, ..config(Mode::Lora(lora), 12) };
     config.optimizer.peak_lr = 0.01;
     let preference = Some(DpoConfig::new(0.5));

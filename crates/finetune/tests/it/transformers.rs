@@ -150,7 +150,7 @@ fn one_step_matches(name: &str, adapted: bool) {
 }
 
 /// The tokens that a generator appends to `prompt`, one by one with its KV cache.
-fn generated(device: &Device, (name, adapted): (&str, bool), prompt: &[u32]) -> Vec<u32> {
+fn generated(device: &Device, name: &str, adapted: bool, prompt: &[u32]) -> Vec<u32> {
     let base = ModelDirectory::open(&folder(name)).unwrap();
     let mut adapter = adapted.then(|| Adapter::open(&folder(name).join("adapter")).unwrap());
     let mode = adapter.as_ref().map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
@@ -177,7 +177,7 @@ fn greedy_matches(name: &str, adapted: bool) {
     let found: Vec<u32> = logits.chunks(vocab).map(likeliest).collect();
     assert_eq!(found[PROMPT - 1..tokens.len() - 1], tokens[PROMPT..]);
     assert_eq!(tokens.len() - PROMPT, 64);
-    assert_eq!(generated(&device, (name, adapted), &tokens[..PROMPT]), tokens[PROMPT..]);
+    assert_eq!(generated(&device, name, adapted, &tokens[..PROMPT]), tokens[PROMPT..]);
 }
 
 /// Training the adapter, or all weights of a model with fused projections: PEFT then trains one A

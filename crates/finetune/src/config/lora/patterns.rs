@@ -54,11 +54,11 @@ impl LoraPatterns {
         for (pattern, rank) in ranks {
             let known = (1..=MAX_RANK).contains(&rank);
             let rule = format!("has the rank {rank}; give one from 1 to {MAX_RANK}");
-            rank_rules.push(Rule::new(pattern, rank as f64, (known, rule))?);
+            rank_rules.push(Rule::new(pattern, rank as f64, known, rule)?);
         }
         for (pattern, alpha) in alphas {
             let rule = format!("has the alpha {alpha}; give a finite one");
-            alpha_rules.push(Rule::new(pattern, alpha.into(), (alpha.is_finite(), rule))?);
+            alpha_rules.push(Rule::new(pattern, alpha.into(), alpha.is_finite(), rule)?);
         }
         Ok(Self { ranks: Rules::new(rank_rules), alphas: Rules::new(alpha_rules) })
     }
@@ -131,11 +131,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn new(
-        pattern: String,
-        value: f64,
-        (holds, rule): (bool, String),
-    ) -> Result<Self, PatternError> {
+    fn new(pattern: String, value: f64, holds: bool, rule: String) -> Result<Self, PatternError> {
         if !holds {
             return Err(PatternError { pattern, reason: rule });
         }

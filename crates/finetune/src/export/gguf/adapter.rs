@@ -70,7 +70,7 @@ pub fn write_gguf_adapter(
         let tensor = weights.read(&updates[index])?.converted(&conversion);
         Ok(tensor.encode(dtype, &*conversion.order)?)
     };
-    write(output.path, (&metadata, &heads), encode, on)
+    write(output.path, &metadata, &heads, encode, on)
 }
 
 /// Returns the name of a LoRA matrix: `blk.0.attn_q.weight.lora_a`.

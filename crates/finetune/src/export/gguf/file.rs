@@ -67,7 +67,8 @@ impl Head {
 /// Writes the file, with progress before each tensor.
 pub(super) fn write(
     path: &Path,
-    (metadata, heads): (&Metadata, &[Head]),
+    metadata: &Metadata,
+    heads: &[Head],
     bytes: &mut dyn FnMut(usize) -> CrateResult<Vec<u8>>,
     on: OnProgress<'_>,
 ) -> CrateResult<Written> {

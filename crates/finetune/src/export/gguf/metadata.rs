@@ -78,7 +78,7 @@ pub(super) fn of_model(
         metadata.add(key("rope.scaling.attn_factor"), Value::F32(long.attention_factor as f32));
     }
     if gemma {
-        add_gemma(&mut metadata, model, (&key, positions));
+        add_gemma(&mut metadata, model, &key, positions);
     }
     metadata
 }
@@ -88,7 +88,8 @@ pub(super) fn of_model(
 fn add_gemma(
     metadata: &mut Metadata,
     model: &ModelConfig,
-    (key, positions): (&dyn Fn(&str) -> String, usize),
+    key: &dyn Fn(&str) -> String,
+    positions: usize,
 ) {
     let number = |number| Value::U32(u32::try_from(number).unwrap_or(u32::MAX));
     if let Some(window) = model.sliding_window {

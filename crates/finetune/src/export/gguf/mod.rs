@@ -61,7 +61,7 @@ pub fn write_gguf(
             Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect())
         }
     };
-    write(output.path, (&metadata, &heads), encode, on)
+    write(output.path, &metadata, &heads, encode, on)
 }
 
 fn head(model: &ModelConfig, source: &Source, dtype: WeightType) -> Head {

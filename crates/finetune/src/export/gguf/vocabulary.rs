@@ -48,7 +48,7 @@ pub(super) fn add(
     };
     let tokens = Tokens::read(&json, vocab)?;
     add_tokens(metadata, &json, &tokens)?;
-    add_special(metadata, (&tokenizer, &ends))?;
+    add_special(metadata, &tokenizer, &ends)?;
     if let Some(template) = tokenizer.template() {
         metadata.add("tokenizer.chat_template", Value::Text(template.to_owned()));
     }
@@ -86,7 +86,7 @@ impl Tokens {
                 text if fallback && is_byte(text) => Kind::Byte,
                 _ => Kind::Normal,
             };
-            put((&mut texts, &mut kinds), id, (text, kind))?;
+            put(&mut texts, &mut kinds, id, text, kind)?;
         }
         for token in json["added_tokens"].as_array().into_iter().flatten() {
             let Some(text) = token["content"].as_str() else { continue };
@@ -95,16 +95,18 @@ impl Tokens {
                 true => Kind::Control,
                 false => Kind::UserDefined,
             };
-            put((&mut texts, &mut kinds), &token["id"], (text, kind))?;
+            put(&mut texts, &mut kinds, &token["id"], text, kind)?;
         }
         Ok(Self { texts, kinds })
     }
 }
 
 fn put(
-    (texts, kinds): (&mut [String], &mut [Kind]),
+    texts: &mut [String],
+    kinds: &mut [Kind],
     id: &Json,
-    (text, kind): (&str, Kind),
+    text: &str,
+    kind: Kind,
 ) -> Result<(), ExportError> {
     let place = id.as_u64().and_then(|id| usize::try_from(id).ok()).filter(|id| *id < texts.len());
     let place = place.ok_or_else(|| refuse(format!("the token {text:?} with the id {id}")))?;
@@ -214,7 +216,8 @@ fn space_prefix(json: &Json) -> Option<bool> {
 /// name, so every file names start and end.
 fn add_special(
     metadata: &mut Metadata,
-    (tokenizer, ends): (&Tokenizer, &[u32]),
+    tokenizer: &Tokenizer,
+    ends: &[u32],
 ) -> Result<(), ExportError> {
     // Texts do not contain byte 0.
     let bytes = tokenizer.is_bytes().then_some(0);

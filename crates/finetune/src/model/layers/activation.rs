@@ -47,11 +47,7 @@ impl From<Slice<f32>> for Activation {
 
 impl Activation {
     /// Declares a transient in `dtypes`; in f32 if there are none.
-    pub(super) fn transient(
-        builder: &mut Builder,
-        (name, len): (&str, usize),
-        dtypes: Dtypes,
-    ) -> Self {
+    pub(super) fn transient(builder: &mut Builder, name: &str, len: usize, dtypes: Dtypes) -> Self {
         let rounded = format!("{name}_bf16");
         Self(match dtypes {
             Dtypes { bf16: false, .. } => Output::F32(builder.transient(name, len)),
@@ -65,7 +61,8 @@ impl Activation {
     /// Declares a bf16 copy of `x`, which the next launch writes, if `dtypes` has bf16.
     pub(super) fn with_bf16_copy(
         builder: &mut Builder,
-        (name, x): (&str, Slice<f32>),
+        name: &str,
+        x: Slice<f32>,
         dtypes: Dtypes,
     ) -> Self {
         if !dtypes.bf16 {
@@ -98,7 +95,8 @@ impl Activation {
     pub(super) fn row(
         self,
         builder: &mut Builder,
-        (index, rows): (Slice<u32>, usize),
+        index: Slice<u32>,
+        rows: usize,
     ) -> Result<Slice<f32>> {
         let table = self.narrowest();
         let hidden = table.len() / rows;

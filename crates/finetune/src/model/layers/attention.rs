@@ -67,10 +67,13 @@ pub(super) struct Prefetch {
 
 impl Attention {
     pub(super) fn new(
-        (builder, config, tables): (&Builder, &PassConfig, RopeTables),
-        (spec, number): (&LayerSpec, usize),
+        builder: &Builder,
+        config: &PassConfig,
+        tables: RopeTables,
+        spec: &LayerSpec,
+        number: usize,
     ) -> Self {
-        let linear = |it| Linear::new((builder, config), (spec, number), it);
+        let linear = |it| Linear::new(builder, config, spec, number, it);
         let attention = &spec.attention;
         let norm =
             |name| attention.qk_norm.map(|it| Norm::new(builder, &layer_name(number, name), it));
@@ -83,7 +86,7 @@ impl Attention {
             q: linear(Projection::Q),
             k: linear(Projection::K),
             v: linear(Projection::V),
-            o: BlockOutput::new(config, (linear(Projection::O), post_norm), scopes),
+            o: BlockOutput::new(config, linear(Projection::O), post_norm, scopes),
             norms: [norm(Q_NORM), norm(K_NORM)],
             eps: attention.qk_norm.unwrap_or(spec.attention_norm).eps,
             rope: RotaryEmbedding::new(config, tables, attention),
@@ -121,13 +124,14 @@ impl Attention {
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
-        (x, residual): (Activation, Slice<f32>),
+        x: Activation,
+        residual: Slice<f32>,
     ) -> Result<(Residual, Saved)> {
         let ProjectedTokens { operands, saved: [q, k, v], norms } =
             self.project(builder, x, self.core.dtypes())?;
         builder.scope(self.scope("attention"));
         let (mixed, core) = self.core.forward(builder, operands, self.o.projection.dtypes)?;
-        let (out, o) = self.o.forward(builder, (mixed.into(), residual))?;
+        let (out, o) = self.o.forward(builder, mixed.into(), residual)?;
         Ok((out, Saved { q, k, v, o, norms, core }))
     }
 
@@ -142,12 +146,13 @@ impl Attention {
         &self,
         builder: &mut Builder,
         x: Activation,
-        (cache, count): (&LayerKv, Option<Slice<u32>>),
+        cache: &LayerKv,
+        count: Option<Slice<u32>>,
     ) -> Result<Activation> {
         let ProjectedTokens { operands, .. } = self.project(builder, x, cache.prefill_dtypes())?;
         builder.scope(self.scope("attention"));
         let new = NewTokens { operands, rows: self.rows, count };
-        cache.prefill(builder, new, (self.compute, self.o.projection.dtypes))
+        cache.prefill(builder, new, self.compute, self.o.projection.dtypes)
     }
 
     /// Appends the output projection of `mixed`, the output of attention, and adds it to
@@ -155,9 +160,10 @@ impl Attention {
     pub(super) fn project_output(
         &self,
         builder: &mut Builder,
-        (mixed, residual): (Input, Slice<f32>),
+        mixed: Input,
+        residual: Slice<f32>,
     ) -> Result<Residual> {
-        Ok(self.o.forward(builder, (mixed, residual))?.0)
+        Ok(self.o.forward(builder, mixed, residual)?.0)
     }
 
     /// Appends the block over one token of each sequence and adds it to `residual`.
@@ -169,8 +175,10 @@ impl Attention {
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
-        (input, residual): (Input, Slice<f32>),
-        (cache, prefetch): (&LayerKv, Prefetch),
+        input: Input,
+        residual: Slice<f32>,
+        cache: &LayerKv,
+        prefetch: Prefetch,
     ) -> Result<Residual> {
         builder.scope(self.scope("q, k and v"));
         let layers = [&self.q, &self.k, &self.v];
@@ -204,10 +212,10 @@ impl Attention {
         });
         builder.scope(self.scope("attention"));
         let dtypes = self.o.projection.dtypes;
-        let mixed = Activation::transient(builder, ("out", outputs[0].len()), dtypes);
-        cache.decode(builder, (projected, self.qk_norm_rope()), mixed)?;
+        let mixed = Activation::transient(builder, "out", outputs[0].len(), dtypes);
+        cache.decode(builder, projected, self.qk_norm_rope(), mixed)?;
         let mixed = Input { prefetch: Some(prefetch.during_output), ..mixed.into() };
-        self.project_output(builder, (mixed, residual))
+        self.project_output(builder, mixed, residual)
     }
 
     /// Returns the norms of heads and RoPE for the one-token attention kernel.
@@ -260,9 +268,9 @@ impl Attention {
     ) -> Result<ProjectedTokens> {
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
         let calls = self.calls(&scopes, [DType::Bf16; 3]);
-        let epilogue = (self.rope.of_attention(builder), self.core.shape());
+        let (rope, shape) = (self.rope.of_attention(builder), self.core.shape());
         let scope = self.scope("q, k and v");
-        let [q, k, v] = linear::forward_qkv_rope(builder, (x, &scope), calls, epilogue)?;
+        let [q, k, v] = linear::forward_qkv_rope(builder, x, &scope, calls, rope, shape)?;
         let saved = [q.saved, k.saved, v.saved];
         let operands = Operands { q: q.y, k: k.y, v: v.y };
         Ok(ProjectedTokens { operands, saved, norms: [None, None] })
@@ -287,8 +295,9 @@ impl Attention {
         builder.scope(&*scopes[1]);
         let (k_out, k_norm) = norm_heads(builder, self.norms[1], k.y.f32()?)?;
         builder.scope(self.scope("rotation"));
-        let heads = [(q_out, dtypes), (k_out, dtypes)];
-        let [rotated_q, rotated_k] = self.rope.rotate(builder, heads, Rotation::Forward)?;
+        let heads = [q_out, k_out];
+        let [rotated_q, rotated_k] =
+            self.rope.rotate(builder, heads, [dtypes; 2], Rotation::Forward)?;
         let v_out = v.y.in_dtypes(builder, dtypes)?;
         let operands = Operands { q: rotated_q, k: rotated_k, v: v_out };
         let saved = [q.saved, k.saved, v.saved];
@@ -317,12 +326,12 @@ impl Attention {
         let dtypes = [self.q.grad_dtypes, self.k.grad_dtypes];
         let [q, k] = [0, 1].map(|at| self.norms[at].map_or(dtypes[at], |_| Dtypes::F32));
         let read = GradDtypes { q, k, v: self.v.grad_dtypes };
-        let grads = self.core.backward(builder, saved.core, (grad_mixed, read, &self.rope))?;
+        let grads = self.core.backward(builder, saved.core, grad_mixed, read, &self.rope)?;
         let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
         builder.scope(&*scopes[0]);
-        let grad_q = self.norm_heads_backward(builder, (saved, 0), (grads.q, dtypes[0]))?;
+        let grad_q = self.norm_heads_backward(builder, saved, 0, grads.q, dtypes[0])?;
         builder.scope(&*scopes[1]);
-        let grad_k = self.norm_heads_backward(builder, (saved, 1), (grads.k, dtypes[1]))?;
+        let grad_k = self.norm_heads_backward(builder, saved, 1, grads.k, dtypes[1])?;
         let layers =
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {
@@ -338,14 +347,16 @@ impl Attention {
     fn norm_heads_backward(
         &self,
         builder: &mut Builder,
-        (saved, at): (Saved, usize),
-        (grad_out, dtypes): (Activation, Dtypes),
+        saved: Saved,
+        at: usize,
+        grad_out: Activation,
+        dtypes: Dtypes,
     ) -> Result<Activation> {
         let Some((norm, saved)) = self.norms[at].zip(saved.norms[at]) else { return Ok(grad_out) };
         let grad_out = grad_out.f32()?;
-        let to = Activation::transient(builder, ("grad_unnormed", grad_out.len()), dtypes);
+        let to = Activation::transient(builder, "grad_unnormed", grad_out.len(), dtypes);
         let grad_input = GradInput { to, accumulate: false };
-        norm.backward(builder, saved, (&[grad_out.into()], grad_input))?;
+        norm.backward(builder, saved, &[grad_out.into()], grad_input)?;
         Ok(to)
     }
 }

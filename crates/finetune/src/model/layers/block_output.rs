@@ -32,7 +32,8 @@ pub(super) struct Saved {
 impl BlockOutput {
     pub(super) fn new(
         config: &PassConfig,
-        (projection, norm): (Linear, Option<Norm>),
+        projection: Linear,
+        norm: Option<Norm>,
         scopes: [String; 2],
     ) -> Self {
         let rounds = config.bf16_branches && norm.is_none() && projection.can_round_output();
@@ -49,7 +50,8 @@ impl BlockOutput {
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
-        (input, residual): (Input, Slice<f32>),
+        input: Input,
+        residual: Slice<f32>,
     ) -> Result<(Residual, Saved)> {
         builder.scope(&*self.scopes[0]);
         let added = Some(residual).filter(|_| self.norm.is_none());
@@ -77,9 +79,9 @@ impl BlockOutput {
         let Some((norm, saved)) = self.norm.zip(saved.norm) else { return Ok(grad_out) };
         builder.scope(format!("{} backward", self.scopes[1]));
         let grad_out = grad_out.f32()?;
-        let name = ("grad_unnormed", grad_out.len());
-        let to = Activation::transient(builder, name, self.projection.grad_dtypes);
-        norm.backward(builder, saved, (&[grad_out.into()], GradInput { to, accumulate: false }))?;
+        let (len, dtypes) = (grad_out.len(), self.projection.grad_dtypes);
+        let to = Activation::transient(builder, "grad_unnormed", len, dtypes);
+        norm.backward(builder, saved, &[grad_out.into()], GradInput { to, accumulate: false })?;
         Ok(to)
     }
 }

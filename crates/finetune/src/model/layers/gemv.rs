@@ -85,17 +85,18 @@ pub(super) fn project(
     Ok(updates)
 }
 
-/// Whether [`gated`] can compute gate and up, each with its weight and whether it has a LoRA
-/// update: without updates, which come before the SiLU, and with weights of one dtype.
-pub(super) fn can_be_gated([gate, up]: [(TensorView<BufferId>, bool); 2]) -> bool {
-    !gate.1 && !up.1 && gate.0.dtype() == up.0.dtype()
+/// Whether [`gated`] can compute gate and up, which have these weights, and may have LoRA updates:
+/// without updates, which come before the SiLU, and with weights of one dtype.
+pub(super) fn can_be_gated([gate, up]: [TensorView<BufferId>; 2], has_updates: [bool; 2]) -> bool {
+    has_updates == [false; 2] && gate.dtype() == up.dtype()
 }
 
 /// Appends `silu(gate(x)) · up(x)` as one launch, which also computes the norm of x. Both calls
 /// name the same output.
 pub(super) fn gated(
     builder: &mut Builder,
-    (input, norm): (Input, NormPrologue<BufferId>),
+    input: Input,
+    norm: NormPrologue<BufferId>,
     [gate, up]: [GemvCall<'_>; 2],
 ) -> Result<()> {
     let Input { x, prefetch, .. } = input;

@@ -61,7 +61,8 @@ impl Objective {
 impl Head {
     /// Resolves the head after the layer `last`.
     pub(super) fn new(
-        (builder, config): (&Builder, &PassConfig),
+        builder: &Builder,
+        config: &PassConfig,
         spec: &ModelSpec,
         last: Option<&Layer>,
     ) -> Self {
@@ -147,14 +148,14 @@ impl Head {
         let (Self { rows, vocab, softcap, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
         let written = logits.narrowest();
-        let (name, capped) = (("grad_logits", written.len()), logits);
+        let (name, len, capped) = ("grad_logits", written.len(), logits);
         let (grad, grad_logits) = if softcap.is_some() {
-            let grad = Activation::transient(builder, name, Dtypes::F32);
+            let grad = Activation::transient(builder, name, len, Dtypes::F32);
             (grad, GradLogits::Separate(grad.written()))
         } else if dtypes == Dtypes::from(written.dtype()) {
             (logits, GradLogits::InPlace)
         } else {
-            let grad = Activation::transient(builder, name, dtypes);
+            let grad = Activation::transient(builder, name, len, dtypes);
             (grad, GradLogits::Separate(grad.written()))
         };
         let logits = written;
@@ -162,7 +163,7 @@ impl Head {
         builder.launch(loss.launch())?;
         let Some(cap) = softcap else { return Ok(grad) };
         let (y, grad_out) = (capped.f32()?, grad.f32()?);
-        let grad = Activation::transient(builder, ("grad_uncapped", y.len()), dtypes);
+        let grad = Activation::transient(builder, "grad_uncapped", y.len(), dtypes);
         let grad_input = grad.written();
         builder.launch(SoftcapBackward { y, grad_out, grad_input, cap }.launch())?;
         Ok(grad)
@@ -189,7 +190,8 @@ impl Head {
         &self,
         builder: &mut Builder,
         saved: Saved,
-        (grad_out, factors): (Activation, Option<Slice<f32>>),
+        grad_out: Activation,
+        factors: Option<Slice<f32>>,
     ) -> Result<Activation> {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
@@ -205,10 +207,10 @@ impl Head {
             builder.launch(ScaleRows { x, scales: factors, out, rows }.launch())?;
             grad_normed = out;
         }
-        let name = ("grad_residual", grad_normed.len());
-        let to = Activation::transient(builder, name, self.grad_input);
+        let len = grad_normed.len();
+        let to = Activation::transient(builder, "grad_residual", len, self.grad_input);
         let grad_input = GradInput { to, accumulate: false };
-        self.norm.backward(builder, saved.norm, (&[grad_normed.into()], grad_input))?;
+        self.norm.backward(builder, saved.norm, &[grad_normed.into()], grad_input)?;
         Ok(to)
     }
 }

@@ -45,7 +45,8 @@ impl KvCache {
     pub(in crate::model) fn declare(
         builder: &mut Builder,
         spec: &ModelSpec,
-        (config, rows): (CacheConfig, usize),
+        config: CacheConfig,
+        rows: usize,
     ) -> Result<Self> {
         let bf16 = is_bf16("cache_dtype", config.dtype)?;
         let pass = &mut builder.pass;
@@ -112,7 +113,8 @@ impl LayerKv {
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
-        (qkv, norm_rope): ([QkvProjection<BufferId>; 3], QkNormRope<BufferId>),
+        qkv: [QkvProjection<BufferId>; 3],
+        norm_rope: QkNormRope<BufferId>,
         out: Activation,
     ) -> Result<()> {
         let Self { caches, positions: position, shape, window, scale, .. } = *self;
@@ -154,7 +156,8 @@ impl LayerKv {
         &self,
         builder: &mut Builder,
         new: NewTokens,
-        (compute, dtypes): (DType, Dtypes),
+        compute: DType,
+        dtypes: Dtypes,
     ) -> Result<Activation> {
         let Self { caches, shape, window, scale, .. } = *self;
         let NewTokens { operands: Operands { q, k, v }, rows: queries, count } = new;
@@ -167,11 +170,11 @@ impl LayerKv {
         let append = KvCacheAppend { keys, values, caches, start, count, shape };
         builder.launch(append.launch())?;
         if !self.fused {
-            let out = self.unfused(builder, (q.f32()?, queries), compute)?;
+            let out = self.unfused(builder, q.f32()?, queries, compute)?;
             return Activation::cast(builder, out, dtypes);
         }
         let q = q.narrowest();
-        let out = Activation::transient(builder, ("out", q.len()), dtypes);
+        let out = Activation::transient(builder, "out", q.len(), dtypes);
         let written = out.written();
         let attention =
             PrefillAttention { q, caches, out: written, start, queries, window, shape, scale };
@@ -183,7 +186,8 @@ impl LayerKv {
     fn unfused(
         &self,
         builder: &mut Builder,
-        (q, queries): (Slice<f32>, usize),
+        q: Slice<f32>,
+        queries: usize,
         compute: DType,
     ) -> Result<Slice<f32>> {
         let Self { caches, positions, shape, window, scale, softcap, .. } = *self;

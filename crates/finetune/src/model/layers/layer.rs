@@ -38,6 +38,17 @@ pub(in crate::model) struct Saved {
     mlp: mlp::Saved,
 }
 
+/// The last token of a prompt, for which prefill computes the end of the last layer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct LastToken<'a> {
+    /// Control: the row of the token.
+    pub(in crate::model) index: Slice<u32>,
+    /// The last layer in a pass of one row.
+    pub(in crate::model) one_row: &'a Layer,
+    /// The weight that is read after the layer.
+    pub(in crate::model) next: TensorView<BufferId>,
+}
+
 impl Saved {
     /// The input of the layer.
     pub(in crate::model) fn input(&self) -> Slice<f32> {
@@ -48,7 +59,9 @@ impl Saved {
 impl Layer {
     /// Resolves the layer after `before`.
     pub(in crate::model) fn new(
-        (builder, config, tables): (&Builder, &PassConfig, RopeTables),
+        builder: &Builder,
+        config: &PassConfig,
+        tables: RopeTables,
         spec: &LayerSpec,
         before: &[Self],
     ) -> Self {
@@ -57,9 +70,9 @@ impl Layer {
         Self {
             scope: format!("layer {number}"),
             attention_norm: norm(ATTENTION_NORM, spec.attention_norm),
-            attention: Attention::new((builder, config, tables), (spec, number)),
+            attention: Attention::new(builder, config, tables, spec, number),
             mlp_norm: norm(mlp_norm(spec), spec.mlp_norm),
-            mlp: Mlp::new((builder, config), (spec, number)),
+            mlp: Mlp::new(builder, config, spec, number),
             grad_input: before.last().map_or(Dtypes::F32, Self::grad_dtypes),
         }
     }
@@ -87,7 +100,7 @@ impl Layer {
         self.enter(builder, "input norm");
         let (normed, attention_norm) =
             self.attention_norm.forward(builder, x, self.attention.dtypes())?;
-        let (x, attention) = self.attention.forward(builder, (normed, attention_norm.x))?;
+        let (x, attention) = self.attention.forward(builder, normed, attention_norm.x)?;
         let (x, mlp_norm, mlp) = self.forward_mlp(builder, x)?;
         Ok((x, Saved { attention_norm, attention, mlp_norm, mlp }))
     }
@@ -98,29 +111,32 @@ impl Layer {
         &self,
         builder: &mut Builder,
         x: Residual,
-        cache: (&LayerKv, Option<Slice<u32>>),
+        cache: &LayerKv,
+        count: Option<Slice<u32>>,
     ) -> Result<Residual> {
-        let (mixed, x) = self.prefill_attention(builder, x, cache)?;
-        let x = self.attention.project_output(builder, (mixed.into(), x))?;
+        let (mixed, x) = self.prefill_attention(builder, x, cache, count)?;
+        let x = self.attention.project_output(builder, mixed.into(), x)?;
         Ok(self.forward_mlp(builder, x)?.0)
     }
 
-    /// As [`Layer::prefill`], for the last layer: only one row of the output is needed, whose index
-    /// is the control `last`. `one_row` is this layer in a pass of one row.
+    /// As [`Layer::prefill`], for the last layer: only the row of the last token is needed.
     pub(in crate::model) fn prefill_last(
         &self,
         builder: &mut Builder,
         x: Residual,
-        (cache, count): (&LayerKv, Slice<u32>),
-        (one_row, last, next): (&Self, Slice<u32>, TensorView<BufferId>),
+        cache: &LayerKv,
+        count: Slice<u32>,
+        last: LastToken<'_>,
     ) -> Result<Residual> {
-        let (mixed, x) = self.prefill_attention(builder, x, (cache, Some(count)))?;
+        let LastToken { index, one_row, next } = last;
+        let (mixed, x) = self.prefill_attention(builder, x, cache, Some(count))?;
         self.enter(builder, "last token");
-        let index = (last, self.attention.rows());
-        let (mixed, x) = (mixed.row(builder, index)?, Activation::from(x).row(builder, index)?);
+        let rows = self.attention.rows();
+        let mixed = mixed.row(builder, index, rows)?;
+        let x = Activation::from(x).row(builder, index, rows)?;
         let [gate, _] = one_row.mlp.first_weights();
         let mixed = Input { prefetch: Some(gate), ..Activation::from(mixed).into() };
-        let x = one_row.attention.project_output(builder, (mixed, x))?;
+        let x = one_row.attention.project_output(builder, mixed, x)?;
         one_row.decode_mlp(builder, x, next)
     }
 
@@ -130,11 +146,12 @@ impl Layer {
         &self,
         builder: &mut Builder,
         x: Residual,
-        cache: (&LayerKv, Option<Slice<u32>>),
+        cache: &LayerKv,
+        count: Option<Slice<u32>>,
     ) -> Result<(Activation, Slice<f32>)> {
         self.enter(builder, "input norm");
         let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
-        Ok((self.attention.prefill(builder, normed, cache)?, saved.x))
+        Ok((self.attention.prefill(builder, normed, cache, count)?, saved.x))
     }
 
     /// Appends the layer over one token of each sequence. `next` is the weight that is read after
@@ -143,16 +160,17 @@ impl Layer {
         &self,
         builder: &mut Builder,
         x: Residual,
-        (cache, next): (&LayerKv, TensorView<BufferId>),
+        cache: &LayerKv,
+        next: TensorView<BufferId>,
     ) -> Result<Residual> {
         if !self.attention.can_decode() {
-            return self.prefill(builder, x, (cache, None));
+            return self.prefill(builder, x, cache, None);
         }
         self.enter(builder, "input norm");
-        let normed = self.attention_norm.decode(builder, x, self.attention.dtypes())?;
+        let (input, residual) = self.attention_norm.decode(builder, x, self.attention.dtypes())?;
         let [gate, up] = self.mlp.first_weights();
         let prefetch = Prefetch { during_attention: up, during_output: gate };
-        let x = self.attention.decode(builder, normed, (cache, prefetch))?;
+        let x = self.attention.decode(builder, input, residual, cache, prefetch)?;
         self.decode_mlp(builder, x, next)
     }
 
@@ -164,8 +182,8 @@ impl Layer {
         next: TensorView<BufferId>,
     ) -> Result<Residual> {
         self.enter(builder, "mlp norm");
-        let normed = self.mlp_norm.decode(builder, x, self.mlp.dtypes())?;
-        self.mlp.decode(builder, normed, next)
+        let (input, residual) = self.mlp_norm.decode(builder, x, self.mlp.dtypes())?;
+        self.mlp.decode(builder, input, residual, next)
     }
 
     /// Whether [`Layer::decode`] can compute the layer for several sequences.
@@ -180,7 +198,7 @@ impl Layer {
     ) -> Result<(Residual, norm::Saved, mlp::Saved)> {
         self.enter(builder, "mlp norm");
         let (normed, norm) = self.mlp_norm.forward(builder, x, self.mlp.dtypes())?;
-        let (x, mlp) = self.mlp.forward(builder, (normed.into(), norm.x))?;
+        let (x, mlp) = self.mlp.forward(builder, normed.into(), norm.x)?;
         Ok((x, norm, mlp))
     }
 
@@ -200,14 +218,14 @@ impl Layer {
         let branch = self.mlp.backward(builder, saved.mlp, grad)?;
         self.enter(builder, "mlp norm backward");
         let dtypes = self.attention.grad_dtypes();
-        let to = Activation::with_bf16_copy(builder, ("grad_residual", stream), dtypes);
+        let to = Activation::with_bf16_copy(builder, "grad_residual", stream, dtypes);
         let grad_input = GradInput { to, accumulate: true };
-        self.mlp_norm.backward(builder, saved.mlp_norm, (&branch, grad_input))?;
+        self.mlp_norm.backward(builder, saved.mlp_norm, &branch, grad_input)?;
         let branch = self.attention.backward(builder, saved.attention, to)?;
         self.enter(builder, "input norm backward");
-        let to = Activation::with_bf16_copy(builder, ("grad_residual", stream), self.grad_input);
+        let to = Activation::with_bf16_copy(builder, "grad_residual", stream, self.grad_input);
         let grad_input = GradInput { to, accumulate: true };
-        self.attention_norm.backward(builder, saved.attention_norm, (&branch, grad_input))?;
+        self.attention_norm.backward(builder, saved.attention_norm, &branch, grad_input)?;
         Ok(to)
     }
 }

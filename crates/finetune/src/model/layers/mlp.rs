@@ -49,8 +49,13 @@ pub(super) struct Saved {
 }
 
 impl Mlp {
-    pub(super) fn new(pass: (&Builder, &PassConfig), (spec, number): (&LayerSpec, usize)) -> Self {
-        let linear = |projection| Linear::new(pass, (spec, number), projection);
+    pub(super) fn new(
+        builder: &Builder,
+        config: &PassConfig,
+        spec: &LayerSpec,
+        number: usize,
+    ) -> Self {
+        let linear = |projection| Linear::new(builder, config, spec, number, projection);
         let (gate, up, down) =
             (linear(Projection::Gate), linear(Projection::Up), linear(Projection::Down));
         let rounded = gate.can_round_output() && up.can_round_output();
@@ -66,9 +71,9 @@ impl Mlp {
         let reads_terms = |layer: &Linear| layer.reads_split_f16() && !layer.has_dora_scales();
         let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_terms);
         let norm =
-            spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
+            spec.post_norm.map(|it| Norm::new(builder, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
-        let down = BlockOutput::new(pass.1, (down, norm), scopes);
+        let down = BlockOutput::new(config, down, norm, scopes);
         let scope = format!("layer {number}");
         Self {
             scope,
@@ -78,7 +83,7 @@ impl Mlp {
             activation,
             inner,
             fused,
-            has_backward: pass.1.has_backward,
+            has_backward: config.has_backward,
             fused_backward,
             splits,
             splits_backward,
@@ -108,10 +113,11 @@ impl Mlp {
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
-        (input, residual): (Input, Slice<f32>),
+        input: Input,
+        residual: Slice<f32>,
     ) -> Result<(Residual, Saved)> {
         let (gate_up, inner) = self.gated(builder, input)?;
-        let (out, down) = self.down.forward(builder, (inner, residual))?;
+        let (out, down) = self.down.forward(builder, inner, residual)?;
         Ok((out, Saved { gate_up, down }))
     }
 
@@ -138,7 +144,7 @@ impl Mlp {
         if self.fused {
             builder.scope(self.scope("gate and up"));
             let saves = self.has_backward;
-            let (gate_up, inner) = linear::forward_swiglu(builder, input, (calls, saves))?;
+            let (gate_up, inner) = linear::forward_swiglu(builder, input, calls, saves)?;
             return Ok((gate_up, inner.into()));
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
@@ -150,7 +156,7 @@ impl Mlp {
         }
         let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
         let dtypes = self.down.projection.dtypes;
-        let inner = Activation::transient(builder, ("out", gate_out.len()), dtypes);
+        let inner = Activation::transient(builder, "out", gate_out.len(), dtypes);
         let out = inner.written();
         builder.launch(match self.activation {
             GatedActivation::Silu => SwiGlu { gate: gate_out, up: up_out, out }.launch(),
@@ -164,28 +170,30 @@ impl Mlp {
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
-        (input, residual): (Input, Slice<f32>),
+        input: Input,
+        residual: Slice<f32>,
         next: TensorView<BufferId>,
     ) -> Result<Residual> {
         let input = Input { prefetch: Some(self.down.projection.weight.value), ..input };
         let layers = [&self.gate, &self.up];
         let is_swiglu = self.activation == GatedActivation::Silu;
-        let operands = layers.map(|layer| (layer.weight.value, layer.lora.is_some()));
+        let weights = self.first_weights();
+        let has_updates = layers.map(|layer| layer.lora.is_some());
         let inner = match input.norm {
-            Some(norm) if is_swiglu && gemv::can_be_gated(operands) => {
+            Some(norm) if is_swiglu && gemv::can_be_gated(weights, has_updates) => {
                 builder.scope(self.scope("gate and up"));
                 let inner = self.gate.decode_output(builder);
-                gemv::gated(builder, (input, norm), layers.map(|layer| layer.gemv(inner)))?;
+                gemv::gated(builder, input, norm, layers.map(|layer| layer.gemv(inner)))?;
                 inner.into()
             }
             None if is_swiglu && layers.iter().all(|layer| layer.is_skinny()) => {
                 builder.scope(self.scope("gate and up"));
                 skinny::swiglu(builder, input, layers)?
             }
-            _ => return Ok(self.forward(builder, (input, residual))?.0),
+            _ => return Ok(self.forward(builder, input, residual)?.0),
         };
         let inner = Input { prefetch: Some(next), ..Input::from(inner) };
-        Ok(self.down.forward(builder, (inner, residual))?.0)
+        Ok(self.down.forward(builder, inner, residual)?.0)
     }
 
     /// Appends the gradients of the weights and of the input. Returns gradients of the input whose
@@ -198,7 +206,7 @@ impl Mlp {
     ) -> Result<Vec<Activation>> {
         let [gate, up] = gate_up.expect("a pass with a backward pass saves gate and up");
         let [(grad_gate, gate_terms), (grad_up, up_terms)] =
-            self.backward_to_gate_and_up(builder, [gate.y, up.y], (down, grad_out))?;
+            self.backward_to_gate_and_up(builder, [gate.y, up.y], down, grad_out)?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
         let layers = [
             (&self.gate, gate.saved, grad_gate, gate_terms),
@@ -218,7 +226,8 @@ impl Mlp {
         &self,
         builder: &mut Builder,
         [gate, up]: [Activation; 2],
-        (saved, grad_out): (block_output::Saved, Activation),
+        saved: block_output::Saved,
+        grad_out: Activation,
     ) -> Result<[(Activation, Option<SplitMatrix<BufferId>>); 2]> {
         let grad_out = self.down.backward(builder, saved, grad_out)?;
         builder.scope(self.scope("down backward"));
@@ -233,14 +242,14 @@ impl Mlp {
         let grad_inner = linear::backward(builder, &[call])?[0];
         builder.scope(self.scope(&format!("{} backward", self.activation_name())));
         if self.splits_backward {
-            let inputs = ([gate.f32()?, up.f32()?], grad_inner.f32()?);
-            let grads = linear::split_swiglu_backward(builder, [&self.gate, &self.up], inputs)?;
+            let (layers, inputs) = ([&self.gate, &self.up], [gate.f32()?, up.f32()?]);
+            let grads = linear::split_swiglu_backward(builder, layers, inputs, grad_inner.f32()?)?;
             return Ok(grads.map(|(grad, terms)| (grad, Some(terms))));
         }
         let grad_inner = grad_inner.narrowest();
         let len = grad_inner.len();
-        let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.grad_dtypes);
-        let grad_up = Activation::transient(builder, ("grad_up", len), self.up.grad_dtypes);
+        let grad_gate = Activation::transient(builder, "grad_gate", len, self.gate.grad_dtypes);
+        let grad_up = Activation::transient(builder, "grad_up", len, self.up.grad_dtypes);
         let (gate, up, grad_out) = (gate.narrowest(), up.narrowest(), grad_inner);
         let written = [grad_gate.written(), grad_up.written()];
         builder.launch(match (self.activation, written) {

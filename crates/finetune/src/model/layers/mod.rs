@@ -31,7 +31,7 @@ pub(super) use embedding::Embedding;
 pub(super) use head::{Head, Objective};
 pub(super) use kv_cache::KvCache;
 pub use kv_cache::{CacheConfig, LayerCache};
-pub(super) use layer::{Layer, Saved as LayerSaved};
+pub(super) use layer::{LastToken, Layer, Saved as LayerSaved};
 pub(super) use pass_config::PassConfig;
 pub(super) use residual::Residual;
 pub(super) use rope::RopeTables;
@@ -54,9 +54,9 @@ impl Model {
     ) -> Self {
         let mut layers: Vec<Layer> = Vec::with_capacity(spec.layers.len());
         for layer in &spec.layers {
-            layers.push(Layer::new((builder, config, tables), layer, &layers));
+            layers.push(Layer::new(builder, config, tables, layer, &layers));
         }
-        let head = Head::new((builder, config), spec, layers.last());
+        let head = Head::new(builder, config, spec, layers.last());
         Self { embedding: Embedding::new(builder, spec), layers, head }
     }
 

@@ -65,7 +65,7 @@ impl Norm {
             residual: addend.narrowest(),
             sum: builder.transient("sum", x.len()),
         });
-        let normed = Activation::transient(builder, ("normed", rows * width), dtypes);
+        let normed = Activation::transient(builder, "normed", rows * width, dtypes);
         let rstd = builder.transient("rstd", rows);
         let y = normed.written();
         builder.launch(RmsNorm { x, residual, gamma, y, rstd, rows, width, eps }.launch())?;
@@ -105,7 +105,8 @@ impl Norm {
         &self,
         builder: &mut Builder,
         Saved { x, rstd }: Saved,
-        (grad_out, grad_input): (&[Activation], GradInput),
+        grad_out: &[Activation],
+        grad_input: GradInput,
     ) -> Result<()> {
         let width = self.gamma.value.len();
         let rows = x.len() / width;

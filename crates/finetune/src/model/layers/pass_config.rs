@@ -42,7 +42,8 @@ impl PassConfig {
     /// Returns the micro-batches of a training step.
     pub(in crate::model) fn training(
         config: &TrainingConfig,
-        (options, micro_batching): (StepOptions, MicroBatching),
+        options: StepOptions,
+        micro_batching: MicroBatching,
     ) -> Self {
         let concurrent_micro_batches = micro_batching.interleaved() as u32;
         let micro_batch = TrainingConfig { batch: micro_batching.size(), ..*config };
@@ -79,7 +80,8 @@ impl PassConfig {
     /// Returns `rows` tokens of each sequence; only the last token has logits.
     pub(in crate::model) fn generation(
         config: &InferenceConfig,
-        (batch, rows): (usize, usize),
+        batch: usize,
+        rows: usize,
     ) -> Self {
         Self {
             batch,

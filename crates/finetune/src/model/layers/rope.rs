@@ -92,7 +92,8 @@ impl RotaryEmbedding {
     pub(super) fn rotate(
         &self,
         builder: &mut Builder,
-        [q, k]: [(Slice<f32>, Dtypes); 2],
+        [q, k]: [Slice<f32>; 2],
+        dtypes: [Dtypes; 2],
         rotation: Rotation,
     ) -> Result<[Activation; 2]> {
         let Self { tables: RopeTables { cos, sin, .. }, batch, seq, head_dim, at_zero } = *self;
@@ -100,9 +101,9 @@ impl RotaryEmbedding {
             Rotation::Forward => (["q", "k"], false),
             Rotation::Inverse => (["grad_q", "grad_k"], true),
         };
-        let rotated = [(names[0], q), (names[1], k)]
-            .map(|(name, (x, dtypes))| Activation::transient(builder, (name, x.len()), dtypes));
-        let turn = |(x, _): (Slice<f32>, Dtypes), out: Activation| RopeTensor {
+        let rotated = [(names[0], q, dtypes[0]), (names[1], k, dtypes[1])]
+            .map(|(name, x, dtypes)| Activation::transient(builder, name, x.len(), dtypes));
+        let turn = |x: Slice<f32>, out: Activation| RopeTensor {
             x,
             out: out.written(),
             heads: x.len() / (batch * seq * head_dim),

@@ -73,6 +73,13 @@ pub(super) struct GradDtypes {
     pub(super) v: Dtypes,
 }
 
+/// Tensors of the forward pass that the fused backward pass reads.
+struct FusedForward {
+    operands: Operands,
+    out: Activation,
+    lse: Slice<f32>,
+}
+
 impl SelfAttention {
     pub(super) fn new(config: &PassConfig, spec: &AttentionSpec) -> Self {
         let AttentionSpec { heads, kv_heads, head_dim, window, scale, softcap, .. } = *spec;
@@ -137,7 +144,7 @@ impl SelfAttention {
         let Self { shape, scale, .. } = *self;
         let terms = self.split(builder, [("q", q), ("k", k), ("v", v)])?;
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
-        let result = Activation::transient(builder, ("out", q.len()), dtypes);
+        let result = Activation::transient(builder, "out", q.len(), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
         let bounds = builder.sequences.bounds(self.window);
         let attention = FusedAttention {
@@ -183,19 +190,22 @@ impl SelfAttention {
         &self,
         builder: &mut Builder,
         Saved { operands, probabilities }: Saved,
-        (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
+        grad_out: Activation,
+        dtypes: GradDtypes,
+        rope: &RotaryEmbedding,
     ) -> Result<Gradients> {
         match probabilities {
             Probabilities::Stored { probs, capped } => {
-                let (forward, grad_out) = ((operands, probs, capped), grad_out.f32()?);
-                let [q, k, v] = self.unfused_backward(builder, forward, grad_out)?;
-                let heads = [(q, dtypes.q), (k, dtypes.k)];
-                let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
+                let grad_out = grad_out.f32()?;
+                let [q, k, v] =
+                    self.unfused_backward(builder, operands, probs, capped, grad_out)?;
+                let read = [dtypes.q, dtypes.k];
+                let [q, k] = rope.rotate(builder, [q, k], read, Rotation::Inverse)?;
                 Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes.v)? })
             }
             Probabilities::Recomputed { out, lse } => {
-                let forward = (operands, (out, lse));
-                self.fused_backward(builder, forward, (grad_out, dtypes, rope))
+                let forward = FusedForward { operands, out, lse };
+                self.fused_backward(builder, forward, grad_out, dtypes, rope)
             }
         }
     }
@@ -205,9 +215,12 @@ impl SelfAttention {
     fn fused_backward(
         &self,
         builder: &mut Builder,
-        (Operands { q, k, v }, (out, lse)): (Operands, (Activation, Slice<f32>)),
-        (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
+        forward: FusedForward,
+        grad_out: Activation,
+        dtypes: GradDtypes,
+        rope: &RotaryEmbedding,
     ) -> Result<Gradients> {
+        let FusedForward { operands: Operands { q, k, v }, out, lse } = forward;
         let shape = self.shape;
         let terms = self.split(builder, [("q", q), ("k", k), ("v", v), ("grad_out", grad_out)])?;
         let [q, k, v, out, grad_out] = [q, k, v, out, grad_out].map(Activation::narrowest);
@@ -232,15 +245,15 @@ impl SelfAttention {
         } else {
             (None, GradDtypes { q: Dtypes::F32, k: Dtypes::F32, ..dtypes })
         };
-        let grad_q = Activation::transient(builder, ("grad_q", q.len()), written.q);
+        let grad_q = Activation::transient(builder, "grad_q", q.len(), written.q);
         let gradient = FusedAttentionGradQ { inputs, grad_q: grad_q.written(), rope: undone };
         builder.launch(gradient.launch())?;
-        let [grad_k, v] = self.grad_kv(builder, (inputs, undone), written.k.and(written.v))?;
+        let [grad_k, v] = self.grad_kv(builder, inputs, undone, written.k.and(written.v))?;
         if in_kernels {
             return Ok(Gradients { q: grad_q, k: grad_k, v });
         }
-        let heads = [(grad_q.f32()?, dtypes.q), (grad_k.f32()?, dtypes.k)];
-        let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
+        let (heads, read) = ([grad_q.f32()?, grad_k.f32()?], [dtypes.q, dtypes.k]);
+        let [q, k] = rope.rotate(builder, heads, read, Rotation::Inverse)?;
         Ok(Gradients { q, k, v })
     }
 
@@ -257,7 +270,7 @@ impl SelfAttention {
         let mut terms = Vec::with_capacity(N);
         for (name, operand) in operands {
             let x = operand.f32()?;
-            terms.push(linear::split(builder, (name, x), [rows, x.len() / rows], None)?);
+            terms.push(linear::split(builder, name, x, [rows, x.len() / rows], None)?);
         }
         Ok(terms.try_into().ok())
     }
@@ -266,11 +279,12 @@ impl SelfAttention {
     fn grad_kv(
         &self,
         builder: &mut Builder,
-        (inputs, rope): (AttentionBackwardInputs<BufferId>, Option<AttentionRope<BufferId>>),
+        inputs: AttentionBackwardInputs<BufferId>,
+        rope: Option<AttentionRope<BufferId>>,
         dtypes: Dtypes,
     ) -> Result<[Activation; 2]> {
         let (splits, len) = (self.shape.grad_kv_splits(), inputs.k.len());
-        let grads = Activation::transient(builder, ("grad_kv", 2 * len), dtypes);
+        let grads = Activation::transient(builder, "grad_kv", 2 * len, dtypes);
         let launch = |grads| FusedAttentionGradKv { inputs, grads, splits, rope }.launch();
         if splits == 1 {
             builder.launch(launch(grads.written()))?;
@@ -285,7 +299,9 @@ impl SelfAttention {
     fn unfused_backward(
         &self,
         builder: &mut Builder,
-        (Operands { q, k, v }, probs, capped): (Operands, Slice<f32>, Option<Slice<f32>>),
+        Operands { q, k, v }: Operands,
+        probs: Slice<f32>,
+        capped: Option<Slice<f32>>,
         grad_out: Slice<f32>,
     ) -> Result<[Slice<f32>; 3]> {
         let Self { shape, compute, scale, .. } = *self;

@@ -16,7 +16,8 @@ use crate::error::Result;
 pub(super) fn forward(
     builder: &mut Builder,
     input: Input,
-    (calls, rows): (&[GemvCall<'_>], usize),
+    calls: &[GemvCall<'_>],
+    rows: usize,
     accumulate: bool,
 ) -> Result<()> {
     let Input { x, prefetch, .. } = input;
@@ -38,7 +39,7 @@ pub(super) fn swiglu(
     let [gate, up] = layers.map(|layer| layer.weight.value);
     let (w, biases) = ([bf16_weight(gate)?, bf16_weight(up)?], layers.map(Linear::bias));
     let (rows, outputs) = (layers[0].rows(), layers[0].outputs());
-    let inner = Activation::transient(builder, ("inner", rows * outputs), DType::Bf16.into());
+    let inner = Activation::transient(builder, "inner", rows * outputs, DType::Bf16.into());
     let (x, y) = (x.bf16()?, inner.bf16()?);
     builder.launch(SkinnySwiGlu { x, w, biases, y, prefetch, rows }.launch())?;
     Ok(inner)

@@ -56,13 +56,12 @@ impl LossPass {
         let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
-        let shape = ([config.batch, config.seq], true);
-        let sequences = Sequences::declare(&mut builder.pass, &spec, shape);
+        let shape = [config.batch, config.seq];
+        let sequences = Sequences::declare(&mut builder.pass, &spec, shape, true);
         builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
         let preferences = preference.map(|preference| {
-            let described = (&spec, &pass_config, tables);
-            Preferences::new(&mut builder, described, preference, losses)
+            Preferences::new(&mut builder, &spec, &pass_config, tables, preference, losses)
         });
         let per_token = match preferences {
             None => losses,

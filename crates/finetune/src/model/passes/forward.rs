@@ -43,8 +43,8 @@ impl ForwardPass {
         let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(&config));
-        let shape = ([1, config.seq], false);
-        let sequences = Sequences::declare(&mut builder.pass, &spec, shape);
+        let shape = [1, config.seq];
+        let sequences = Sequences::declare(&mut builder.pass, &spec, shape, false);
         builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;

@@ -12,7 +12,7 @@ use crate::config::InferenceConfig;
 use crate::error::{Error, Result};
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
-    CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
+    CacheConfig, KvCache, LastToken, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
 };
 use crate::model::sequences::Sequences;
 use crate::parameters::normed_weight;
@@ -75,7 +75,7 @@ impl GenerationPass {
     /// # Errors
     /// If the sizes are not valid, or a kernel does not support them.
     pub fn prefill(config: &InferenceConfig, rows: usize, cache: CacheConfig) -> Result<Self> {
-        let mut parts = Parts::new("prompt", (config, rows), cache)?;
+        let mut parts = Parts::new("prompt", config, rows, cache)?;
         parts.keep_dora_norms(false);
         let pass = &mut parts.builder.pass;
         let tokens = pass.control_array::<u32>("tokens", rows);
@@ -87,9 +87,10 @@ impl GenerationPass {
         for (number, (layer, spec)) in model.layers.iter().zip(&spec.layers).enumerate() {
             let cache = cache.layer(number, spec);
             x = if number + 1 == model.layers.len() {
-                layer.prefill_last(builder, x, (&cache, count), (&one_row, last, next))?
+                let last = LastToken { index: last, one_row: &one_row, next };
+                layer.prefill_last(builder, x, &cache, count, last)?
             } else {
-                layer.prefill(builder, x, (&cache, Some(count)))?
+                layer.prefill(builder, x, &cache, Some(count))?
             };
         }
         parts.sample(x, TokenSource::Prompt { tokens, count, last })
@@ -103,7 +104,7 @@ impl GenerationPass {
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
         let batch = cache.batch;
         let name = if batch == 1 { "next token" } else { "next tokens" };
-        let mut parts = Parts::new(name, (config, 1), cache)?;
+        let mut parts = Parts::new(name, config, 1, cache)?;
         parts.keep_dora_norms(true);
         let mut x = match batch {
             1 => parts.embed(parts.sampled.slice(0..1), None)?,
@@ -120,7 +121,7 @@ impl GenerationPass {
             let next = model.layers.get(number + 1);
             let next = next.map_or(model.head.weight().value, Layer::first_weight);
             let cache = cache.layer(number, &spec.layers[number]);
-            x = layer.decode(builder, x, (&cache, next))?;
+            x = layer.decode(builder, x, &cache, next)?;
         }
         parts.sample(x, TokenSource::Sampled)
     }
@@ -148,16 +149,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(
-        name: &str,
-        (config, rows): (&InferenceConfig, usize),
-        cache: CacheConfig,
-    ) -> Result<Self> {
+    fn new(name: &str, config: &InferenceConfig, rows: usize, cache: CacheConfig) -> Result<Self> {
         config.validate(rows)?;
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
         let CacheConfig { batch, capacity, .. } = cache;
-        let cache = KvCache::declare(&mut builder, &spec, (cache, rows))?;
+        let cache = KvCache::declare(&mut builder, &spec, cache, rows)?;
         builder.sequences = Sequences::of_generation(cache.positions);
         let pass = &mut builder.pass;
         let sampling = pass.control_array::<u32>("sampling", batch * SamplingParameters::LEN);
@@ -165,7 +162,7 @@ impl Parts {
         let sampled = pass.external::<u32>("sampled", batch * SAMPLED);
         let logits = pass.external::<f32>("logits", batch * spec.vocab);
         let tables = RopeTables::declare(&mut builder, capacity, &config.model);
-        let config = PassConfig::generation(config, (batch, rows));
+        let config = PassConfig::generation(config, batch, rows);
         let model = Model::new(&builder, &spec, &config, tables);
         let dora_norms = None;
         Ok(Self {
@@ -185,10 +182,10 @@ impl Parts {
 
     /// Resolves the last layer for a single row.
     fn last_layer_of_one_row(&self, config: &InferenceConfig) -> Layer {
-        let config = PassConfig::generation(config, (1, 1));
+        let config = PassConfig::generation(config, 1, 1);
         let last = self.spec.layers.len() - 1;
         let (spec, before) = (&self.spec.layers[last], &self.model.layers[..last]);
-        Layer::new((&self.builder, &config, self.tables), spec, before)
+        Layer::new(&self.builder, &config, self.tables, spec, before)
     }
 
     /// Declares the norms of DoRA layers, which are `computed` by an earlier pass, or by this pass.

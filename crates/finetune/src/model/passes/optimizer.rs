@@ -32,9 +32,10 @@ pub(super) struct Scalars {
 pub(super) fn update(
     builder: &mut Builder,
     optimizer: &OptimizerConfig,
-    (scalars, sharding): (Scalars, Sharding),
+    scalars: Scalars,
+    sharding: Sharding,
 ) -> Result<()> {
-    let scale = clip_factor(builder, (optimizer.max_norm, scalars), sharding)?;
+    let scale = clip_factor(builder, optimizer.max_norm, scalars, sharding)?;
     builder.scope("optimizer");
     let values = builder.transient("scalars", LrSchedule::<()>::SCALARS);
     let rate = optimizer.rate();
@@ -93,7 +94,7 @@ pub(super) fn update(
 
 /// Appends the gradient norm, without an update.
 pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
-    clip_factor(builder, (f32::INFINITY, scalars), Sharding::NONE).map(drop)
+    clip_factor(builder, f32::INFINITY, scalars, Sharding::NONE).map(drop)
 }
 
 /// Appends the exchange of the blocks that the previous step updated and this step reads, in the
@@ -146,7 +147,8 @@ fn tensor(held: &ParameterBuffers, decay: f32) -> Option<AdamWTensor<BufferId>> 
 /// the same squared sums in the same order.
 fn clip_factor(
     builder: &mut Builder,
-    (max_norm, scalars): (f32, Scalars),
+    max_norm: f32,
+    scalars: Scalars,
     sharding: Sharding,
 ) -> Result<Slice<f32>> {
     builder.scope("clip");

@@ -33,7 +33,9 @@ impl Preferences {
     /// micro-batches of `config`.
     pub(super) fn new(
         builder: &mut Builder,
-        (spec, config, tables): (&ModelSpec, &PassConfig, RopeTables),
+        spec: &ModelSpec,
+        config: &PassConfig,
+        tables: RopeTables,
         preference: DpoConfig,
         losses: Slice<f32>,
     ) -> Self {

@@ -174,10 +174,10 @@ impl StepPass {
         let earlier = options.ranks.rank * micro_batching.micro_batches;
         builder.train(step, config.seed, earlier);
         let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
-        let micro_batch = PassConfig::training(config, (options, micro_batching));
+        let micro_batch = PassConfig::training(config, options, micro_batching);
         let spec = ModelSpec::from(&config.model);
         let shape = [config.batch, config.seq];
-        let sequences = Sequences::declare(&mut builder.pass, &spec, (shape, options.packed));
+        let sequences = Sequences::declare(&mut builder.pass, &spec, shape, options.packed);
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         // Weights are read sooner than gradients are complete, so their groups are smaller.
         optimizer::gather(&mut builder, gradients.sharding, gradients.bucket_bytes / 8)?;
@@ -186,7 +186,7 @@ impl StepPass {
         let objective = Objective { targets, counted, losses };
         let preferences = options.preference.map(|preference| {
             let losses = builder.transient("per_pair", config.batch / 2);
-            Preferences::new(&mut builder, (&spec, &micro_batch, tables), preference, losses)
+            Preferences::new(&mut builder, &spec, &micro_batch, tables, preference, losses)
         });
         let step_of = StepOf { model: &model, preferences: preferences.as_ref(), options };
         for (number, start) in (0..config.rows()).step_by(micro_batch.rows()).enumerate() {
@@ -195,9 +195,9 @@ impl StepPass {
             }
             let rows = start..start + micro_batch.rows();
             builder.sequences = sequences.rows(rows.clone());
-            let inputs = (tokens.slice(rows.clone()), objective.rows(rows.clone()), rows);
+            let (tokens, objective) = (tokens.slice(rows.clone()), objective.rows(rows.clone()));
             let last = number + 1 == micro_batching.micro_batches;
-            step_of.forward_and_backward(&mut builder, inputs, last)?;
+            step_of.forward_and_backward(&mut builder, tokens, objective, rows, last)?;
             builder.next_micro_batch();
         }
         builder.prefix(String::new());
@@ -214,7 +214,7 @@ impl StepPass {
         let scalars = Scalars { step, loss, norm, halt };
         match end {
             End::Update => {
-                optimizer::update(&mut builder, &config.optimizer, (scalars, gradients.sharding))?;
+                optimizer::update(&mut builder, &config.optimizer, scalars, gradients.sharding)?;
             }
             End::Norm => optimizer::norm(&mut builder, scalars)?,
         }
@@ -284,7 +284,9 @@ impl StepOf<'_> {
     fn forward_and_backward(
         &self,
         builder: &mut Builder,
-        (tokens, objective, rows): (Slice<u32>, Objective, Range<usize>),
+        tokens: Slice<u32>,
+        objective: Objective,
+        rows: Range<usize>,
         last: bool,
     ) -> Result<()> {
         let Self { model, preferences, options } = self;
@@ -307,7 +309,7 @@ impl StepOf<'_> {
         let weights = preferences.zip(reference).map(|(preferences, reference)| {
             preferences.pairs(builder, [objective.losses, reference], rows)
         });
-        let mut grad = model.head.backward(builder, head, (grad_logits, weights.transpose()?))?;
+        let mut grad = model.head.backward(builder, head, grad_logits, weights.transpose()?)?;
         if last {
             builder.exchange_from(FINAL_NORM, &[])?;
         }

@@ -10,6 +10,7 @@ use super::super::activation::Activation;
 use super::super::lora::{self, LoraBackward};
 use super::forward::Saved;
 use super::layer::Linear;
+use super::products::SecondProduct;
 use crate::error::Result;
 
 /// A call of the backward pass of a layer.
@@ -46,7 +47,7 @@ pub(in crate::model::layers) fn backward(
             Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
             None => None,
         };
-        match call.operands(builder, (grad_t, operands.len()))? {
+        match call.operands(builder, grad_t, operands.len())? {
             Some(of_layer) => {
                 operands.extend(of_layer);
                 joined.push(call);
@@ -63,7 +64,7 @@ pub(in crate::model::layers) fn backward(
         builder.enter(call.scope);
         let grad_input = call.declare_grad_input(builder);
         let products = &call.layer.products;
-        products.dgrad_sum(builder, (*first, added), grad_input.narrowest())?;
+        products.dgrad_sum(builder, *first, added, grad_input.narrowest())?;
         grads.push(grad_input);
     }
     for call in &calls {
@@ -87,16 +88,16 @@ pub(in crate::model::layers) fn backward_through_swiglu(
     let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?)));
     let second = match lora {
         Some((lora, matrices)) => lora::fused_grad_t(builder, lora, grad_out)?
-            .map(|grad_t| ([grad_t, matrices.a], lora.rank)),
+            .map(|grad_t| SecondProduct { operands: [grad_t, matrices.a], k: lora.rank }),
         None => None,
     };
     let grads = ["grad_gate", "grad_up"]
-        .map(|name| Activation::transient(builder, (name, inputs[0].len()), DType::Bf16.into()));
+        .map(|name| Activation::transient(builder, name, inputs[0].len(), DType::Bf16.into()));
     let results = [grads[0].bf16()?, grads[1].bf16()?];
     let w = layer.products.bf16_weight(builder)?;
-    layer.products.dgrad_swiglu(builder, (grad_out, w, second), (inputs, results))?;
+    layer.products.dgrad_swiglu(builder, grad_out, w, second, inputs, results)?;
     call.grad_weights(builder)?;
-    let update = call.update(second.map(|([grad_t, _], _)| grad_t), None);
+    let update = call.update(second.map(|second| second.operands[0]), None);
     lora::backward(builder, update.as_slice())?;
     Ok(grads)
 }
@@ -108,7 +109,7 @@ impl<'a> Backward<'a> {
         let Self { layer: Linear { dora, products, grad_dtypes, .. }, saved, .. } = *self;
         let Some((dora, z)) = dora.zip(saved.unscaled) else { return Ok(*self) };
         builder.enter(self.scope);
-        let grad_out = dora.backward(builder, (products, *grad_dtypes), [z, self.grad_out])?;
+        let grad_out = dora.backward(builder, products, *grad_dtypes, [z, self.grad_out])?;
         Ok(Self { grad_out, grad_terms: None, ..*self })
     }
 
@@ -128,7 +129,8 @@ impl<'a> Backward<'a> {
     fn operands(
         &self,
         builder: &mut Builder,
-        (grad_t, others): (Option<Slice<bf16>>, usize),
+        grad_t: Option<Slice<bf16>>,
+        others: usize,
     ) -> Result<Option<Vec<DgradOperands<BufferId>>>> {
         let Linear { products, lora, .. } = self.layer;
         let update = match (lora, grad_t) {
@@ -156,7 +158,7 @@ impl<'a> Backward<'a> {
     fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
         let GemmShape { rows, inputs, .. } = self.layer.products.shape;
         let dtype = if self.layer.can_round_grad_input() { self.dtype } else { DType::F32 };
-        Activation::transient(builder, ("grad_input", rows * inputs), dtype.into())
+        Activation::transient(builder, "grad_input", rows * inputs, dtype.into())
     }
 
     /// Appends the gradient of the input. With `grad_t` it includes the LoRA update.
@@ -168,9 +170,9 @@ impl<'a> Backward<'a> {
             Some((grad_t, lora, matrices)) => {
                 let first = self.main_operands(builder)?;
                 let update = DgradOperands { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
-                products.dgrad_sum(builder, (first, &[update]), to)?;
+                products.dgrad_sum(builder, first, &[update], to)?;
             }
-            None => products.dgrad(builder, (grad_out, self.grad_terms), to)?,
+            None => products.dgrad(builder, grad_out, self.grad_terms, to)?,
         }
         Ok(grad_input)
     }
@@ -179,7 +181,7 @@ impl<'a> Backward<'a> {
     fn grad_weights(&self, builder: &mut Builder) -> Result<()> {
         let Self { layer: Linear { weight, bias, products, .. }, saved, grad_out, .. } = *self;
         if let Some(grad_weight) = weight.grad {
-            products.wgrad(builder, (grad_out, saved.x), grad_weight)?;
+            products.wgrad(builder, grad_out, saved.x, grad_weight)?;
         }
         if let Some(out) = bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (products.shape.rows, products.shape.outputs);

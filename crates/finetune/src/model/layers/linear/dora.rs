@@ -50,12 +50,13 @@ impl Dora {
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
-        (products, dtypes): (&Products, Dtypes),
+        products: &Products,
+        dtypes: Dtypes,
         [z, grad_out]: [Activation; 2],
     ) -> Result<Activation> {
         let RowNorms { norms, mag_norm_scales } = self.norms(builder, products)?;
         let (x, shape) = (z.narrowest(), scale_shape(products.shape));
-        let grad_z = Activation::transient(builder, ("grad_unscaled", x.len()), dtypes);
+        let grad_z = Activation::transient(builder, "grad_unscaled", x.len(), dtypes);
         let (rows, columns) = (shape.runs(), shape.columns);
         let grad_magnitudes = builder.transient("grad_magnitude_partials", rows * columns);
         let (grad_out, grad_input) = (grad_out.narrowest(), grad_z.written());

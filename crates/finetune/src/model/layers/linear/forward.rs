@@ -90,7 +90,7 @@ pub(in crate::model::layers) fn forward<const N: usize>(
             layers.push(call.layer.gemv(y.f32()?));
         }
         let accumulate = calls.iter().any(|call| call.residual.is_some());
-        skinny::forward(builder, input, (&layers, calls[0].layer.rows()), accumulate)?;
+        skinny::forward(builder, input, &layers, calls[0].layer.rows(), accumulate)?;
         vec![None; N]
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
@@ -98,7 +98,7 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         let (mut updates, mut terms) = (Vec::with_capacity(N), input.terms);
         for ((call, y), down) in calls.iter().zip(results).zip(downs) {
             builder.enter(call.scope);
-            updates.push(call.project_and_update(builder, (input.x, &mut terms, down), y)?);
+            updates.push(call.project_and_update(builder, input.x, &mut terms, down, y)?);
         }
         updates
     };
@@ -120,15 +120,16 @@ pub(in crate::model::layers) fn forward<const N: usize>(
 pub(in crate::model::layers) fn forward_swiglu(
     builder: &mut Builder,
     input: Input,
-    (calls, saves): ([Forward<'_>; 2], bool),
+    calls: [Forward<'_>; 2],
+    saves: bool,
 ) -> Result<(Option<[Forwarded; 2]>, Activation)> {
     let [first, second] = calls.map(|call| call.layer.products);
     let w = [first.bf16_weight(builder)?, second.bf16_weight(builder)?];
     let gate_up = saves.then(|| calls.map(|call| call.output(builder)));
     let written = gate_up.map(|[gate, up]| Ok::<_, Error>([gate.bf16()?, up.bf16()?]));
     let len = first.shape.rows * first.shape.outputs;
-    let out = Activation::transient(builder, ("inner", len), DType::Bf16.into());
-    first.fprop_swiglu(builder, (input.x, w), (written.transpose()?, out.bf16()?))?;
+    let out = Activation::transient(builder, "inner", len, DType::Bf16.into());
+    first.fprop_swiglu(builder, input.x, w, written.transpose()?, out.bf16()?)?;
     let saved = Saved { x: input.x, lora: None, unscaled: None };
     let forwarded = |y| Forwarded { y, residual: None, saved };
     Ok((gate_up.map(|gate_up| gate_up.map(forwarded)), out))
@@ -137,9 +138,11 @@ pub(in crate::model::layers) fn forward_swiglu(
 /// Appends queries, keys and values, the layers of `calls`, and RoPE as one launch in `scope`.
 pub(in crate::model::layers) fn forward_qkv_rope(
     builder: &mut Builder,
-    (x, scope): (Activation, &str),
+    x: Activation,
+    scope: &str,
     calls: [Forward<'_>; 3],
-    (rope, shape): (Option<AttentionRope<BufferId>>, AttentionShape),
+    rope: Option<AttentionRope<BufferId>>,
+    shape: AttentionShape,
 ) -> Result<[Forwarded; 3]> {
     let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
     let downs = lora::down(builder, x, &loras)?;
@@ -148,7 +151,8 @@ pub(in crate::model::layers) fn forward_qkv_rope(
         builder.enter(call.scope);
         let y = call.output(builder);
         let update = call.layer.fused_update(down);
-        let (second, lora) = (update.map(|(second, _)| second), update.map(|(_, saved)| saved));
+        let (second, lora) =
+            (update.map(|(second, _)| second.operand()), update.map(|(_, saved)| saved));
         let w = call.layer.products.bf16_weight(builder)?;
         projections.push(QkvRopeProjection {
             w,
@@ -178,7 +182,8 @@ impl Linear {
         let lora = self.lora.as_ref()?;
         match (down, lora.fused()) {
             (Some(Down::Product(lora::Saved::Bf16(saved))), Some(matrices)) => {
-                Some((([saved.t, matrices.b], lora.rank), lora::Saved::Bf16(saved)))
+                let second = SecondProduct { operands: [saved.t, matrices.b], k: lora.rank };
+                Some((second, lora::Saved::Bf16(saved)))
             }
             _ => None,
         }
@@ -193,7 +198,7 @@ impl Forward<'_> {
         }
         match self.output {
             Output::Transient(dtype) => {
-                Activation::transient(builder, ("out", rows * outputs), dtype.into())
+                Activation::transient(builder, "out", rows * outputs, dtype.into())
             }
             Output::Into(y) => y.into(),
         }
@@ -204,7 +209,7 @@ impl Forward<'_> {
         self.layer.dora?;
         builder.enter(self.scope);
         let y = y.narrowest();
-        Some(Activation::transient(builder, ("unscaled", y.len()), y.dtype().into()))
+        Some(Activation::transient(builder, "unscaled", y.len(), y.dtype().into()))
     }
 
     /// Describes the call for one row. A layer without a bias adds the residual.
@@ -226,19 +231,21 @@ impl Forward<'_> {
     fn project_and_update(
         &self,
         builder: &mut Builder,
-        (x, terms, down): (Activation, &mut Option<SplitMatrix<BufferId>>, Option<Down>),
+        x: Activation,
+        terms: &mut Option<SplitMatrix<BufferId>>,
+        down: Option<Down>,
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
         if let Some((second, saved)) = self.layer.fused_update(down) {
             let w = products.bf16_weight(builder)?;
-            products.fprop_sum(builder, (x, w), (second, y.narrowest()))?;
+            products.fprop_sum(builder, x, w, second, y.narrowest())?;
             return Ok(Some(saved));
         }
         let x = products.input(builder, x, terms)?;
         products.fprop(builder, x, y.narrowest())?;
         match lora.as_ref().zip(down) {
-            Some((lora, down)) => lora::up(builder, lora, (down, y.f32()?)).map(Some),
+            Some((lora, down)) => lora::up(builder, lora, down, y.f32()?).map(Some),
             None => Ok(None),
         }
     }

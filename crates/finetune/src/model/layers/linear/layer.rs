@@ -34,8 +34,10 @@ impl Linear {
     /// Resolves the projection of a layer of the model. Gate and up of the MLP depend on the same
     /// values, so they can run concurrently.
     pub(in crate::model::layers) fn new(
-        (builder, config): (&Builder, &PassConfig),
-        (spec, number): (&LayerSpec, usize),
+        builder: &Builder,
+        config: &PassConfig,
+        spec: &LayerSpec,
+        number: usize,
         projection: Projection,
     ) -> Self {
         let [inputs, outputs] = spec.projection(projection);
@@ -65,11 +67,11 @@ impl Linear {
             Dora { magnitudes, lora, w, bias }
         });
         // DoRA adds the bias after the scales.
-        let operands = (weight, added.filter(|_| dora.is_none()));
-        let products = Products::new(operands, shape, (config, siblings));
+        let added = added.filter(|_| dora.is_none());
+        let products = Products::new(weight, added, shape, config, siblings);
         let fused = lora.is_some_and(|lora| lora.fused().is_some());
         let products = if fused { products.without_splits() } else { products };
-        Self { dora, ..Self::resolve((weight, bias, lora), products) }
+        Self { dora, ..Self::resolve(weight, bias, lora, products) }
     }
 
     /// Resolves the output projection, which has neither bias nor LoRA.
@@ -78,11 +80,13 @@ impl Linear {
         shape: GemmShape,
         config: &PassConfig,
     ) -> Self {
-        Self::resolve((weight, None, None), Products::new((weight, None), shape, (config, 0)))
+        Self::resolve(weight, None, None, Products::new(weight, None, shape, config, 0))
     }
 
     fn resolve(
-        (weight, bias, lora): (Weight, Option<F32Weight>, Option<Lora>),
+        weight: Weight,
+        bias: Option<F32Weight>,
+        lora: Option<Lora>,
         mut products: Products,
     ) -> Self {
         products.is_skinny &= lora.is_none();

@@ -52,16 +52,31 @@ pub(super) struct Products {
 /// launch of RoPE.
 const QKV_FILL: usize = 4;
 
-/// The operands of a second product with the same result, and the length of its contraction.
-pub(super) type SecondProduct = ([Slice<bf16>; 2], usize);
+/// A second product that is added to the same result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SecondProduct {
+    /// An activation or its gradient, and a matrix of the update.
+    pub(super) operands: [Slice<bf16>; 2],
+    /// The length of the contraction.
+    pub(super) k: usize,
+}
+
+impl SecondProduct {
+    /// Returns the operands and the length in the form that kernels take.
+    pub(super) fn operand(self) -> ([Slice<bf16>; 2], usize) {
+        (self.operands, self.k)
+    }
+}
 
 impl Products {
     /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
     /// concurrently.
     pub(super) fn new(
-        (weight, bias): (Weight, Option<Slice<f32>>),
+        weight: Weight,
+        bias: Option<Slice<f32>>,
         shape: GemmShape,
-        (config, siblings): (&PassConfig, u32),
+        config: &PassConfig,
+        siblings: u32,
     ) -> Self {
         let compute = config.compute;
         let Weight { value: w, f16, .. } = weight;
@@ -132,12 +147,13 @@ impl Products {
         let GemmShape { inputs, outputs, .. } = self.shape;
         let (rows, columns, len) = (outputs, inputs, self.w.len());
         let converted = match (self.w, self.weights) {
-            (TensorView::Nf4(_), DType::Bf16) => builder
-                .converted((self.w, [rows, columns]), |pass, name| {
+            (TensorView::Nf4(_), DType::Bf16) => {
+                builder.converted(self.w, [rows, columns], |pass, name| {
                     TensorView::Bf16(pass.transient(name, len))
-                }),
+                })
+            }
             (TensorView::F32(_), DType::F16) => {
-                builder.converted((self.w, [rows, columns]), |pass, name| {
+                builder.converted(self.w, [rows, columns], |pass, name| {
                     let terms = pass.transient(format!("{name}/terms"), TERMS * len);
                     let scales = pass.transient(format!("{name}/scales"), rows);
                     TensorView::Split(SplitMatrix { terms, term_count: TERMS, scales })
@@ -173,7 +189,7 @@ impl Products {
         let GemmShape { rows, inputs, .. } = self.shape;
         let found = match *terms {
             Some(found) => found,
-            None => split(builder, ("in", x.f32()?), [rows, inputs], None)?,
+            None => split(builder, "in", x.f32()?, [rows, inputs], None)?,
         };
         *terms = Some(found);
         Ok(found.into())
@@ -261,8 +277,10 @@ impl Products {
     pub(super) fn fprop_swiglu(
         &self,
         builder: &mut Builder,
-        (x, w): (Activation, [Slice<bf16>; 2]),
-        (gate_up, out): (Option<[Slice<bf16>; 2]>, Slice<bf16>),
+        x: Activation,
+        w: [Slice<bf16>; 2],
+        gate_up: Option<[Slice<bf16>; 2]>,
+        out: Slice<bf16>,
     ) -> Result<()> {
         let product = SwiGluFprop { x: x.bf16()?, w, products: gate_up, out, shape: self.shape };
         self.launch_for_all(builder, product.launch())
@@ -283,10 +301,14 @@ impl Products {
     pub(super) fn dgrad_swiglu(
         &self,
         builder: &mut Builder,
-        (grad_out, w, second): (Activation, Slice<bf16>, Option<SecondProduct>),
-        ([gate, up], [grad_gate, grad_up]): ([Slice<bf16>; 2], [Slice<bf16>; 2]),
+        grad_out: Activation,
+        w: Slice<bf16>,
+        second: Option<SecondProduct>,
+        [gate, up]: [Slice<bf16>; 2],
+        [grad_gate, grad_up]: [Slice<bf16>; 2],
     ) -> Result<()> {
         let (grad_out, shape) = (grad_out.bf16()?, self.shape);
+        let second = second.map(SecondProduct::operand);
         let product = SwiGluDgrad { grad_out, w, second, gate, up, grad_gate, grad_up, shape };
         self.launch(builder, product.launch())
     }
@@ -295,9 +317,12 @@ impl Products {
     pub(super) fn fprop_sum(
         &self,
         builder: &mut Builder,
-        (x, w): (Activation, Slice<bf16>),
-        (([x1, w1], k), y): (SecondProduct, TensorView<BufferId>),
+        x: Activation,
+        w: Slice<bf16>,
+        second: SecondProduct,
+        y: TensorView<BufferId>,
     ) -> Result<()> {
+        let SecondProduct { operands: [x1, w1], k } = second;
         let GemmShape { rows, inputs, outputs } = self.shape;
         let (x, w, inputs, bias) = ([x.bf16()?, x1], [w, w1], [inputs, k], self.bias);
         let product = FpropSum { x, w, bias, y, rows, inputs, outputs };
@@ -308,10 +333,12 @@ impl Products {
     pub(super) fn dgrad_sum(
         &self,
         builder: &mut Builder,
-        products: (DgradOperands<BufferId>, &[DgradOperands<BufferId>]),
+        first: DgradOperands<BufferId>,
+        added: &[DgradOperands<BufferId>],
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let GemmShape { rows, inputs, .. } = self.shape;
+        let products = (first, added);
         self.launch(builder, DgradSum { products, grad_input, rows, inputs }.launch())
     }
 
@@ -348,7 +375,8 @@ impl Products {
     pub(super) fn dgrad(
         &self,
         builder: &mut Builder,
-        (grad_out, terms): (Activation, Option<SplitMatrix<BufferId>>),
+        grad_out: Activation,
+        terms: Option<SplitMatrix<BufferId>>,
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { shape, compute, backward_splits: splits, .. } = *self;
@@ -357,7 +385,7 @@ impl Products {
             (TensorView::Split(_), Some(terms)) => terms.into(),
             (TensorView::Split(w), None) => {
                 let sizes = [shape.rows, shape.outputs];
-                split(builder, ("grad_out", grad_out.f32()?), sizes, Some(w.scales))?.into()
+                split(builder, "grad_out", grad_out.f32()?, sizes, Some(w.scales))?.into()
             }
             _ => self.operand(grad_out)?,
         };
@@ -375,7 +403,8 @@ impl Products {
     pub(super) fn wgrad(
         &self,
         builder: &mut Builder,
-        (grad_out, x): (Activation, Activation),
+        grad_out: Activation,
+        x: Activation,
         grad_weight: Gradient,
     ) -> Result<()> {
         let (x, grad_out, shape) = (self.operand(x)?, self.operand(grad_out)?, self.shape);
@@ -419,7 +448,8 @@ pub(super) fn declare_terms(
 /// Splits the rows of a matrix.
 pub(in crate::model::layers) fn split(
     builder: &mut Builder,
-    (name, x): (&str, Slice<f32>),
+    name: &str,
+    x: Slice<f32>,
     [rows, columns]: [usize; 2],
     column_scales: Option<Slice<f32>>,
 ) -> Result<SplitMatrix<BufferId>> {

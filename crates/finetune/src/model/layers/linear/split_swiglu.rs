@@ -33,7 +33,7 @@ pub(in crate::model::layers) fn split_swiglu(
     [gate, up]: [Slice<f32>; 2],
 ) -> Result<Input> {
     let (rows, columns) = (layer.products.shape.rows, layer.products.shape.inputs);
-    let x = Activation::transient(builder, ("out", gate.len()), Dtypes::F32);
+    let x = Activation::transient(builder, "out", gate.len(), Dtypes::F32);
     let out = if layer.reads_f32() { Some(x.f32()?) } else { None };
     let split = declare_terms(builder, "out", [rows, columns]);
     builder.launch(SplitSwiGlu { gate, up, out, split, rows, columns }.launch())?;
@@ -45,13 +45,14 @@ pub(in crate::model::layers) fn split_swiglu(
 pub(in crate::model::layers) fn split_swiglu_backward(
     builder: &mut Builder,
     layers: [&Linear; 2],
-    ([gate, up], grad_out): ([Slice<f32>; 2], Slice<f32>),
+    [gate, up]: [Slice<f32>; 2],
+    grad_out: Slice<f32>,
 ) -> Result<[Gradient; 2]> {
     let shape = layers[0].products.shape;
     let (rows, columns) = (shape.rows, shape.outputs);
     let [(of_gate, grad_gate), (of_up, grad_up)] = [
-        gradient(builder, layers[0], ("grad_gate", [rows, columns]))?,
-        gradient(builder, layers[1], ("grad_up", [rows, columns]))?,
+        gradient(builder, layers[0], "grad_gate", [rows, columns])?,
+        gradient(builder, layers[1], "grad_up", [rows, columns])?,
     ];
     builder.launch(
         SplitSwiGluBackward { gate, up, grad_out, grad_gate, grad_up, rows, columns }.launch(),
@@ -63,10 +64,11 @@ pub(in crate::model::layers) fn split_swiglu_backward(
 fn gradient(
     builder: &mut Builder,
     layer: &Linear,
-    (name, sizes): (&str, [usize; 2]),
+    name: &str,
+    sizes: [usize; 2],
 ) -> Result<(Activation, SplitGradient<BufferId>)> {
     let column_scales = Some(layer.products.split_weight(builder)?.scales);
-    let whole = Activation::transient(builder, (name, sizes[0] * sizes[1]), Dtypes::F32);
+    let whole = Activation::transient(builder, name, sizes[0] * sizes[1], Dtypes::F32);
     let out = if layer.reads_f32() { Some(whole.f32()?) } else { None };
     Ok((whole, SplitGradient { column_scales, out, split: declare_terms(builder, name, sizes) }))
 }

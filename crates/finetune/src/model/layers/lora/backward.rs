@@ -45,13 +45,13 @@ pub(in crate::model::layers) fn backward(
         builder.enter(update.scope);
         match (update.saved, update.lora.bf16_products(), update.lora.method) {
             (Saved::Bf16(saved), Some(products), _) => {
-                in_bf16(builder, products, (update, (saved, updates.len())))?;
+                in_bf16(builder, products, update, saved, updates.len())?;
             }
             (Saved::F32(saved), _, Method::LowRank) => {
                 let grad_t = through_b(builder, update, saved)?;
                 if update.lora.dropout.is_some() { &mut alone } else { &mut shared }.push(grad_t);
             }
-            (Saved::F32(saved), ..) => in_f32(builder, update, (saved, updates.len()))?,
+            (Saved::F32(saved), ..) => in_f32(builder, update, saved, updates.len())?,
             (Saved::Bf16(_), None, _) => unreachable!("t is bf16 if products are"),
         }
     }
@@ -62,39 +62,42 @@ pub(in crate::model::layers) fn backward(
     alone.iter().try_for_each(|one| through_a(builder, std::slice::from_ref(one)))
 }
 
-/// The same for products in bf16, of one of several updates.
+/// The same for products in bf16, of one of `updates` updates.
 fn in_bf16(
     builder: &mut Builder,
     products: Products<'_, bf16>,
-    (update, saved): (&LoraBackward<'_>, (SavedIn<bf16>, usize)),
+    update: &LoraBackward<'_>,
+    saved: SavedIn<bf16>,
+    updates: usize,
 ) -> Result<()> {
     let grad_out = update.grad_out.bf16()?;
     let grad_t = match update.grad_t {
         Some(grad_t) => grad_t,
         None => {
             let grad_t = products.grad_t(builder, grad_out)?;
-            products.grad_input(builder, (grad_t, update.grad_input()?), true)?;
+            products.grad_input(builder, grad_t, update.grad_input()?, true)?;
             grad_t
         }
     };
-    products.grad_matrices(builder, saved, [grad_out, grad_t])
+    products.grad_matrices(builder, saved, updates, [grad_out, grad_t])
 }
 
-/// The same for products in f32, which may have dropout.
+/// The same for products in f32, of one of `updates` updates, which may have dropout.
 fn in_f32(
     builder: &mut Builder,
     update: &LoraBackward<'_>,
-    saved: (SavedIn<f32>, usize),
+    saved: SavedIn<f32>,
+    updates: usize,
 ) -> Result<()> {
     let (products, grad_out) = (update.lora.f32_products(), update.grad_out.f32()?);
     let grad_input = update.grad_input()?;
     let grad_t = products.grad_t(builder, grad_out)?;
-    products.grad_matrices(builder, saved, [grad_out, grad_t])?;
+    products.grad_matrices(builder, saved, updates, [grad_out, grad_t])?;
     let Some(site) = update.lora.dropout else {
-        return products.grad_input(builder, (grad_t, grad_input), true);
+        return products.grad_input(builder, grad_t, grad_input, true);
     };
     let dropped = builder.transient("grad_dropped", grad_input.len());
-    products.grad_input(builder, (grad_t, dropped), false)?;
+    products.grad_input(builder, grad_t, dropped, false)?;
     builder.drop_out(site, [dropped, grad_input], true)
 }
 
@@ -133,7 +136,7 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     let (mut added, mut whole) = (Vec::new(), Vec::new());
     for GradT { update, grad_t, splits, .. } in updates {
         builder.enter(update.scope);
-        let (total, t) = total(builder, *grad_t, (shape, *splits));
+        let (total, t) = total(builder, *grad_t, shape, *splits);
         whole.push(t);
         let w = update.lora.a.value;
         added.push(LoraExpandAdapter { t: *grad_t, splits: *splits, w, total });

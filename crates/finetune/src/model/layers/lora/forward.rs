@@ -84,7 +84,8 @@ fn low_rank_down(
 pub(in crate::model::layers) fn up(
     builder: &mut Builder,
     lora: &Lora,
-    (down, y): (Down, Slice<f32>),
+    down: Down,
+    y: Slice<f32>,
 ) -> Result<Saved> {
     let (x, t, splits) = match down {
         Down::Splits { x, t, splits } => (x, t, splits),
@@ -99,7 +100,7 @@ pub(in crate::model::layers) fn up(
     };
     let (matrix, w) = (LoraMatrix::B, lora.b.value);
     let shape = lora.low_rank_shape(matrix);
-    let (total, whole) = total(builder, t, (shape, splits));
+    let (total, whole) = total(builder, t, shape, splits);
     let adapters = &[LoraExpandAdapter { t, splits, w, total }];
     let (alpha, accumulate) = (lora.scale, true);
     builder.launch(LoraExpand { adapters, matrix, y, shape, alpha, accumulate }.launch())?;

@@ -82,16 +82,17 @@ where
     pub(super) fn grad_matrices(
         &self,
         builder: &mut Builder,
-        (SavedIn { x, t }, updates): (SavedIn<T>, usize),
+        SavedIn { x, t }: SavedIn<T>,
+        updates: usize,
         [grad_out, grad_t]: [Slice<T>; 2],
     ) -> Result<()> {
         let concurrent = 2 * updates as u32 - 1;
         if let Some(grad) = self.lora.b.grad {
-            let product = (self.up_shape(), self.factors[1], concurrent);
-            self.wgrad(builder, ([grad_out, t], grad), product)?;
+            let (shape, alpha) = (self.up_shape(), self.factors[1]);
+            self.wgrad(builder, [grad_out, t], grad, shape, alpha, concurrent)?;
         }
         if let Some(grad) = self.lora.a.grad {
-            self.wgrad(builder, ([grad_t, x], grad), (self.down_shape(), 1.0, concurrent))?;
+            self.wgrad(builder, [grad_t, x], grad, self.down_shape(), 1.0, concurrent)?;
         }
         Ok(())
     }
@@ -100,7 +101,8 @@ where
     pub(super) fn grad_input(
         &self,
         builder: &mut Builder,
-        (grad_out, grad_input): (Slice<T>, Slice<f32>),
+        grad_out: Slice<T>,
+        grad_input: Slice<f32>,
         accumulate: bool,
     ) -> Result<()> {
         let (w, shape) = (self.a, self.down_shape());
@@ -113,8 +115,11 @@ where
     fn wgrad(
         &self,
         builder: &mut Builder,
-        ([grad_out, x], grad_weight): ([Slice<T>; 2], Slice<f32>),
-        (shape, alpha, concurrent): (GemmShape, f32, u32),
+        [grad_out, x]: [Slice<T>; 2],
+        grad_weight: Slice<f32>,
+        shape: GemmShape,
+        alpha: f32,
+        concurrent: u32,
     ) -> Result<()> {
         let (compute, accumulate) = (self.lora.compute, builder.accumulates());
         let operand: TensorView<BufferId> = x.into();

@@ -152,7 +152,8 @@ impl Lora {
 pub(super) fn total(
     builder: &mut Builder,
     t: Slice<f32>,
-    (shape, splits): (LoraShape, usize),
+    shape: LoraShape,
+    splits: usize,
 ) -> (Option<Slice<f32>>, Slice<f32>) {
     let total = (splits > 1).then(|| builder.transient("low_rank_sum", shape.rows * shape.rank));
     (total, total.unwrap_or(t))
