@@ -237,7 +237,7 @@ fn a_sequence_does_not_depend_on_nan_in_the_cache_of_the_last_one() {
         model.attention_softcap = Some(0.75);
     };
     let configs = [model(untied, Mode::Full), model(capped, Mode::Full)];
-    let in_bf16 = configs.clone().map(|it| TrainingConfig { precision: Precision::BF16, ..it });
+    let in_bf16 = configs.map(|it| TrainingConfig { precision: Precision::BF16, ..it });
     for config in configs.into_iter().chain(in_bf16) {
         let device = device();
         let mut values = |parameter: &Parameter| {
