@@ -70,7 +70,8 @@ impl<'k> FragmentLoader<'k> {
             Major::Mn => [0, 1].map(|next| {
                 let own = own.offset(i64::from(next * pitch + extent / 2));
                 // The second of two columns is in the other half of the word.
-                let shift = if extent % 2 == 0 { self.half_shift } else { self.half_shift + 16 };
+                let even = extent.is_multiple_of(2);
+                let shift = if even { self.half_shift } else { self.half_shift + 16 };
                 Value::<f32>::from_bits((own.load(step * pitch) >> shift) << 16)
             }),
         }
