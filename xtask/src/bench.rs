@@ -110,7 +110,7 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
     if let Some(jobs) = arguments.compile_ahead {
         let missing = |case: &&Case| arguments.fresh || !results.has(case, settings);
         let cases: Vec<_> = cases.iter().filter(missing).collect();
-        compile_ahead::run(&cases, (&programs, settings), jobs);
+        compile_ahead::run(&cases, &programs, settings, jobs);
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")?;
     let bar = ProgressBar::new(cases.len() as u64).with_style(style);
@@ -121,7 +121,7 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
             if bar.is_hidden() {
                 println!("case    {}", case.name());
             }
-            let measured = measure::case(case, (&programs, settings));
+            let measured = measure::case(case, &programs, settings);
             let records = measured.map(|rows| records(arguments, &machine, rows));
             match records.and_then(|records| results.append(records)) {
                 Ok(lines) => bar.suspend(|| print!("{lines}")),

@@ -85,7 +85,7 @@ fn sources() -> anyhow::Result<Vec<Vec<Token>>> {
 }
 
 /// The mutant with number `index`.
-fn mutant(texts: &[Vec<Token>], pool: &Pool, (seed, index): (u64, u64)) -> String {
+fn mutant(texts: &[Vec<Token>], pool: &Pool, seed: u64, index: u64) -> String {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(index);
     loop {
@@ -107,7 +107,7 @@ fn judge_all(arguments: &Arguments, ptxas: &Path, texts: &[Vec<Token>]) -> anyho
             if index >= arguments.count {
                 return Ok(());
             }
-            let text = mutant(texts, &pool, (arguments.seed, index));
+            let text = mutant(texts, &pool, arguments.seed, index);
             let verdict = assemble(ptxas, &folder, &text)?;
             let difference = compare(&text, &verdict);
             tally.lock().expect("no holder of the lock panics").add(&verdict, difference);

@@ -128,11 +128,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.skip_assembly {
         findings.unchecked.push("assembly, registers, budget: --skip-assembly".to_owned());
     } else {
-        assemble(arguments, (&jobs, &coverage), &mut findings)?;
+        assemble(arguments, &jobs, &coverage, &mut findings)?;
     }
     match &arguments.device {
         None => findings.unchecked.push("loading and launching: no --device".to_owned()),
-        Some(name) => device::check(arguments, (name, &coverage), &mut findings)?,
+        Some(name) => device::check(arguments, name, &coverage, &mut findings)?,
     }
     if arguments.measure {
         measure::run(arguments, &mut findings)?;
@@ -178,7 +178,8 @@ fn cover(jobs: &[Job], findings: &mut Findings) -> Coverage {
 
 fn assemble(
     arguments: &Arguments,
-    (jobs, coverage): (&[Job], &Coverage),
+    jobs: &[Job],
+    coverage: &Coverage,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let ptxas = toolchain::ensure()?;

@@ -51,7 +51,7 @@ pub fn places(
     used: &mut Vec<String>,
 ) -> Vec<Place> {
     let in_header = match pair.header.definition(name) {
-        Some((tag, theirs)) => flat::of_header(pair.header, (&tag, theirs)),
+        Some((tag, theirs)) => flat::of_header(pair.header, &tag, theirs),
         None => Vec::new(),
     };
     flat::of_ours(pair, definition, &in_header, used)
@@ -64,7 +64,7 @@ pub fn of_header(pair: &Pair<'_>) -> Facts {
     for name in ours.types.keys() {
         if let Some((tag, definition)) = header.definition(name) {
             layout(&mut facts, name, definition);
-            for place in flat::of_header(header, (&tag, definition)) {
+            for place in flat::of_header(header, &tag, definition) {
                 let of = in_memory(header, &header.resolve(&place.of));
                 put_place(&mut facts, name, &place, &of);
             }
@@ -143,7 +143,7 @@ fn in_memory(header: &Description, of: &Type) -> Type {
 fn first_version<'a>(header: &'a Description, tag: &str) -> Option<&'a str> {
     let definition = header.types.get(tag)?;
     let places = |tag: &str, definition: &Definition| {
-        let places = flat::of_header(header, (tag, definition)).into_iter();
+        let places = flat::of_header(header, tag, definition).into_iter();
         places
             .map(|place| (place.path, place.offset, header.resolve(&place.of)))
             .collect::<Vec<_>>()

@@ -18,7 +18,7 @@ pub struct Place {
 
 /// Returns the fields of a definition from bindgen. Flattens types that bindgen names for anonymous
 /// members.
-pub fn of_header(header: &Description, (tag, definition): (&str, &Definition)) -> Vec<Place> {
+pub fn of_header(header: &Description, tag: &str, definition: &Definition) -> Vec<Place> {
     let mut flattener = HeaderFlattener { header, places: Vec::new() };
     flattener.add(tag, definition, &Start { prefix: String::new(), offset: Some(0) });
     flattener.places

@@ -17,17 +17,17 @@ pub(crate) fn module(name: &str, constants: &[Constant], about_bundle: &str) -> 
     let mut text = "// Made by the build script; changes are lost.\n".to_owned();
     for Constant { name: constant, about, file } in constants {
         let kind = format!("{constant}: &str = include_str!");
-        item(&mut text, about, (&kind, &format!("{name}/{file}")));
+        item(&mut text, about, &kind, &format!("{name}/{file}"));
     }
     let bundle = format!("{name}/{BUNDLE_FILE}");
-    item(&mut text, about_bundle, ("BUNDLE: &[u8] = include_bytes!", &bundle));
+    item(&mut text, about_bundle, "BUNDLE: &[u8] = include_bytes!", &bundle);
     text
 }
 
 /// The file of the bundle, in the folder of the module.
 pub(crate) const BUNDLE_FILE: &str = "images.bundle";
 
-fn item(text: &mut String, about: &str, (kind, file): (&str, &str)) {
+fn item(text: &mut String, about: &str, kind: &str, file: &str) {
     writeln!(
         text,
         "\n#[doc = {about:?}]\n#[allow(dead_code, unreachable_pub)]\n\

@@ -124,7 +124,7 @@ impl Images {
                 return Err(Error::Duplicate { constant });
             }
             let targets = image.parsed_targets(&self.targets)?;
-            let (ptx, read) = text(image, &targets, (&folder, variable))?;
+            let (ptx, read) = text(image, &targets, &folder, variable)?;
             lines.extend(read.iter().map(|it| format!("cargo::rerun-if-changed={}", it.display())));
             let file = format!("{}.ptx", constant.to_lowercase());
             let path = folder.join(&file);
@@ -144,7 +144,7 @@ impl Images {
             images.push(image);
         }
         let path = folder.join(BUNDLE_FILE);
-        let about = self.bundle(&path, images, (ptxas, &mut lines))?;
+        let about = self.bundle(&path, images, ptxas, &mut lines)?;
         let file = out.join(format!("{}.rs", self.name));
         fs::write(&file, module(&self.name, &constants, &about))
             .map_err(|source| write_error(&file, source))?;
@@ -156,7 +156,8 @@ impl Images {
         &self,
         path: &Path,
         mut images: Vec<BundleImage>,
-        (ptxas, lines): (Option<PathBuf>, &mut Vec<String>),
+        ptxas: Option<PathBuf>,
+        lines: &mut Vec<String>,
     ) -> Result<String, Error> {
         if let Some(ptxas) = ptxas {
             let bundle = Bundle::build(path, &images, &Assembler::at(ptxas))?;
@@ -179,7 +180,8 @@ impl Images {
 fn text(
     image: &Image,
     targets: &[SmTarget],
-    (folder, variable): (&Path, Variables<'_>),
+    folder: &Path,
+    variable: Variables<'_>,
 ) -> Result<(String, Vec<PathBuf>), Error> {
     match &image.source {
         Source::Ptx(text) => Ok((text.clone(), Vec::new())),

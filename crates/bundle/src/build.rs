@@ -124,7 +124,7 @@ fn assemble_all(
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some((image, target)) = jobs.get(index) else { return };
-                    let result = assemble(image, *target, (assembler, maker));
+                    let result = assemble(image, *target, assembler, maker);
                     results.lock().expect("no holder of the lock panics").push((index, result));
                 }
             });
@@ -138,7 +138,8 @@ fn assemble_all(
 fn assemble(
     image: &BundleImage,
     target: SmTarget,
-    (assembler, maker): (&Assembler, &str),
+    assembler: &Assembler,
+    maker: &str,
 ) -> Result<BundleEntry, BundleBuildError> {
     let name = image.name.clone();
     match assembler.assemble(&image.ptx, target) {

@@ -80,7 +80,7 @@ unsafe extern "C" fn ncclCommInitRank(
     rank: i32,
 ) -> ncclResult_t {
     // SAFETY: passed on from the caller.
-    unsafe { join(comm, (ranks, rank), id, None) }
+    unsafe { join(comm, ranks, rank, id, None) }
 }
 
 unsafe extern "C" fn ncclCommInitRankConfig(
@@ -94,7 +94,7 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     match unsafe { config.cast::<ncclConfig_v22800>().as_ref() } {
         Some(config) if config.magic == ncclConfig_v22800::MAGIC => {
             // SAFETY: passed on from the caller.
-            unsafe { join(comm, (ranks, rank), id, Some(config.CTAPolicy)) }
+            unsafe { join(comm, ranks, rank, id, Some(config.CTAPolicy)) }
         }
         _ => fail(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized"),
     }
@@ -102,7 +102,8 @@ unsafe extern "C" fn ncclCommInitRankConfig(
 
 unsafe fn join(
     comm: *mut ncclComm_t,
-    ranks: (i32, i32),
+    ranks: i32,
+    rank: i32,
     id: ncclUniqueId,
     cta_policy: Option<i32>,
 ) -> ncclResult_t {
@@ -113,7 +114,7 @@ unsafe fn join(
     let Some(device) = retrograph_driver_sim::current_device() else {
         return fail(invalid, "no simulated device is current on this thread");
     };
-    match Comm::join(device, ranks, &id, cta_policy) {
+    match Comm::join(device, ranks, rank, &id, cta_policy) {
         // SAFETY: passed on from the caller.
         Ok(joined) => unsafe { put(comm, joined.register()) },
         Err(code) => fail(code, "the rank cannot join the communicator"),

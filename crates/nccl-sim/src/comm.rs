@@ -64,7 +64,8 @@ impl Comm {
     /// Joins a communicator. Waits for all ranks.
     pub(crate) fn join(
         device: CurrentDevice,
-        (ranks, rank): (i32, i32),
+        ranks: i32,
+        rank: i32,
         id: &ncclUniqueId,
         cta_policy: Option<i32>,
     ) -> Result<Self, ncclResult_t> {

@@ -25,7 +25,8 @@ impl Forks {
     pub(crate) fn enter(
         &self,
         table: &DriverTable,
-        (number, origin): (u64, CUstream),
+        number: u64,
+        origin: CUstream,
     ) -> Result<(), ncclResult_t> {
         let mut streams = self.0.lock();
         if let Some(&stream) = streams.get(&number) {

@@ -61,7 +61,7 @@ fn enqueue(stream: CUstream, exchanges: Exchanges) -> Result<(), ncclResult_t> {
     let table = exchanges.0[0].comm.device.table;
     let captured = match capturing(&exchanges, stream)? {
         Some((number, graph)) => {
-            exchanges.0[0].comm.forks.enter(&table, (number, stream))?;
+            exchanges.0[0].comm.forks.enter(&table, number, stream)?;
             Some(graph)
         }
         None => None,

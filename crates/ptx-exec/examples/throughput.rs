@@ -138,10 +138,10 @@ impl Case {
     fn new(entry: Entry, grid: u32, block: [u32; 3]) -> Result<Self, Error> {
         let name = entry.name.clone();
         let module = ModuleBuilder::new(SmTarget::portable(80)).entry(entry).build();
-        Self::of(&module, &name, (grid, block))
+        Self::of(&module, &name, grid, block)
     }
 
-    fn of(module: &Module, name: &str, (grid, block): (u32, [u32; 3])) -> Result<Self, Error> {
+    fn of(module: &Module, name: &str, grid: u32, block: [u32; 3]) -> Result<Self, Error> {
         let program = Program::decode(module, name, &|_| None)?;
         Ok(Self { program, grid, block, flops: None })
     }
@@ -192,7 +192,7 @@ fn main() -> Result<(), Error> {
         Case::new(silu(), ELEMENTS / 256, [256, 1, 1])?,
         Case::new(row_sum(), ELEMENTS / 256, [256, 1, 1])?,
         Case::new(softmax(), ELEMENTS / 1024, [256, 1, 1])?,
-        Case { flops: Some(mma_flops), ..Case::of(&parse(MMA)?, "mma", (1, [256, 1, 1]))? },
+        Case { flops: Some(mma_flops), ..Case::of(&parse(MMA)?, "mma", 1, [256, 1, 1])? },
     ];
     let only = std::env::args().nth(1);
     let chosen = |case: &&Case| only.as_deref().is_none_or(|name| name == case.program.name());

@@ -72,11 +72,13 @@ impl Memories<'_> {
     pub(super) fn watch(
         &mut self,
         access: &Access,
-        (lane, address, bytes): (usize, u64, u32),
+        lane: usize,
+        address: u64,
+        bytes: u32,
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
         if self.proxy.is_some() {
-            self.check_async(access.space, (address, u64::from(bytes)), kind)?;
+            self.check_async(access.space, address, u64::from(bytes), kind)?;
         }
         let Some(races) = &mut self.races else { return Ok(()) };
         let (space, address) = locate(access.space, address);
@@ -87,22 +89,18 @@ impl Memories<'_> {
 
     /// Marks shared memory of this block that `wgmma` may read only after a fence.
     #[inline(always)]
-    pub(super) fn mark_unfenced(
-        &mut self,
-        space: Option<StateSpace>,
-        (address, bytes): (u64, u64),
-    ) {
+    pub(super) fn mark_unfenced(&mut self, space: Option<StateSpace>, address: u64, bytes: u64) {
         let Some(unfenced) = &mut self.unfenced else { return };
         if let (StateSpace::Shared, address) = locate(space, address)
             && (self.shared.base..self.shared.end).contains(&address)
         {
-            unfenced.write(self.warp, (address, bytes));
+            unfenced.write(self.warp, address, bytes);
         }
     }
 
     /// Removes the marks of shared memory that the async proxy has written.
-    pub(super) fn forget_unfenced(&mut self, bytes: (u64, u64)) {
-        self.unfenced.iter_mut().for_each(|unfenced| unfenced.forget(bytes));
+    pub(super) fn forget_unfenced(&mut self, address: u64, bytes: u64) {
+        self.unfenced.iter_mut().for_each(|unfenced| unfenced.forget(address, bytes));
     }
 
     /// The first address in `bytes` of shared memory with an unfenced write.
@@ -217,7 +215,8 @@ pub(super) fn locate(space: Option<StateSpace>, address: u64) -> (StateSpace, u6
 pub(super) unsafe fn load_any(
     memories: &mut Memories<'_>,
     lanes: ActiveLanes,
-    (d, address): (&[Offset], Offset),
+    d: &[Offset],
+    address: Offset,
     access: &Access,
 ) -> Result<(), LaneFault> {
     // SAFETY: registers by the contract; `resolve` proved the bytes.
@@ -226,13 +225,13 @@ pub(super) unsafe fn load_any(
         for lane in lanes.iter() {
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
-            let range = (lane, all[lane], access.bytes * access.count);
-            let seen = memories.watch(access, range, AccessKind::Read);
+            let bytes = access.bytes * access.count;
+            let seen = memories.watch(access, lane, all[lane], bytes, AccessKind::Read);
             seen.map_err(|kind| (kind, lane as u32))?;
             for (part, register) in d.iter().enumerate() {
                 let bytes = access.bytes as usize;
                 let value = read_element(from.add(part * bytes), bytes, access.signed);
-                lanes.file.set_lane(*register, (access.value, lane), value);
+                lanes.file.set_lane(*register, access.value, lane, value);
             }
         }
     }
@@ -247,7 +246,8 @@ pub(super) unsafe fn load_any(
 pub(super) unsafe fn store_any(
     memories: &mut Memories<'_>,
     lanes: ActiveLanes,
-    (values, address): (&[Offset], Offset),
+    values: &[Offset],
+    address: Offset,
     access: &Access,
 ) -> Result<(), LaneFault> {
     let bytes = access.bytes as usize;
@@ -258,9 +258,9 @@ pub(super) unsafe fn store_any(
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
             let all_bytes = u64::from(access.bytes * access.count);
-            memories.mark_unfenced(access.space, (all[lane], all_bytes));
+            memories.mark_unfenced(access.space, all[lane], all_bytes);
             let kind = AccessKind::Write { same: false };
-            let checked = memories.check_async(access.space, (all[lane], all_bytes), kind);
+            let checked = memories.check_async(access.space, all[lane], all_bytes, kind);
             checked.map_err(|kind| (kind, lane as u32))?;
             for (part, register) in values.iter().enumerate() {
                 let value = lanes.file.lane(*register, access.value, lane).to_le_bytes();
@@ -268,7 +268,7 @@ pub(super) unsafe fn store_any(
                     let old = std::slice::from_raw_parts(to.add(part * bytes), bytes);
                     let kind = AccessKind::Write { same: old == &value[..bytes] };
                     let at = all[lane].wrapping_add((part * bytes) as u64);
-                    let seen = memories.watch(access, (lane, at, access.bytes), kind);
+                    let seen = memories.watch(access, lane, at, access.bytes, kind);
                     seen.map_err(|kind| (kind, lane as u32))?;
                 }
                 std::ptr::copy_nonoverlapping(value.as_ptr(), to.add(part * bytes), bytes);

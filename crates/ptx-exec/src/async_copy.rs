@@ -40,6 +40,14 @@ struct Pending {
     addresses: (u64, u64),
 }
 
+/// The registers of a `cp.async`: target and source address, and bytes of the source.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) target: Offset,
+    pub(super) source: Offset,
+    pub(super) size: Offset,
+}
+
 /// The copies of a warp in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncCopies {
@@ -65,9 +73,11 @@ impl AsyncCopies {
         &mut self,
         memories: &mut Memories<'_>,
         lanes: ActiveLanes,
-        (target, source, size): (Offset, Offset, Offset),
-        (index, copy): (u32, &AsyncCopy),
+        operands: Operands,
+        index: u32,
+        copy: &AsyncCopy,
     ) -> Result<(), LaneFault> {
+        let Operands { target, source, size } = operands;
         let bytes = copy.to.bytes;
         for lane in lanes.iter() {
             let fault = |kind| (kind, lane as u32);
@@ -88,11 +98,10 @@ impl AsyncCopies {
                 let from = if copied == 0 {
                     std::ptr::null()
                 } else {
-                    source_bytes(memories, copy, (lane, origin, copied)).map_err(fault)?
+                    source_bytes(memories, copy, lane, origin, copied).map_err(fault)?
                 };
-                let range = (lane, to_address, bytes);
                 memories
-                    .watch(&copy.to, range, AccessKind::Write { same: false })
+                    .watch(&copy.to, lane, to_address, bytes, AccessKind::Write { same: false })
                     .map_err(fault)?;
                 // A copy has 4, 8 or 16 bytes; a loop avoids a call of `memcpy`.
                 for word in 0..bytes as usize / size_of_val(&POISON) {
@@ -119,7 +128,8 @@ impl AsyncCopies {
     pub(super) fn wait(
         &mut self,
         memories: &mut Memories<'_>,
-        (copies, mask): (&[AsyncCopy], u32),
+        copies: &[AsyncCopy],
+        mask: u32,
         open: Option<u32>,
     ) -> Result<(), LaneFault> {
         if self.pending.is_empty() {
@@ -143,9 +153,9 @@ impl AsyncCopies {
 impl Pending {
     fn complete(&self, memories: &mut Memories<'_>, copy: &AsyncCopy) -> Result<(), FaultKind> {
         let ((target, origin), lane, bytes) = (self.addresses, self.lane as usize, copy.to.bytes);
-        memories.watch(&copy.from, (lane, origin, self.copied), AccessKind::Read)?;
-        memories.watch(&copy.to, (lane, target, bytes), AccessKind::Write { same: false })?;
-        memories.mark_unfenced(copy.to.space, (target, u64::from(bytes)));
+        memories.watch(&copy.from, lane, origin, self.copied, AccessKind::Read)?;
+        memories.watch(&copy.to, lane, target, bytes, AccessKind::Write { same: false })?;
+        memories.mark_unfenced(copy.to.space, target, u64::from(bytes));
         let (copied, zeros) = (self.copied as usize, (bytes - self.copied) as usize);
         // SAFETY: both ranges were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.
@@ -172,7 +182,9 @@ fn shifted(address: u64, access: &Access) -> u64 {
 fn source_bytes(
     memories: &Memories<'_>,
     copy: &AsyncCopy,
-    (lane, address, copied): (usize, u64, u32),
+    lane: usize,
+    address: u64,
+    copied: u32,
 ) -> Result<*const u8, FaultKind> {
     if !address.is_multiple_of(u64::from(copy.from.bytes)) {
         let (bytes, space) = (copy.from.bytes, retrograph_ptx::ast::StateSpace::Global);

@@ -60,7 +60,16 @@ fn flushed(bits: u64) -> u64 {
     u64::from(flush(bits as u32))
 }
 
-/// Executes the atomic in the active lanes; the operands are d, address, b and c.
+/// The registers of an atomic.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) d: Offset,
+    pub(super) address: Offset,
+    pub(super) b: Offset,
+    pub(super) c: Offset,
+}
+
+/// Executes the atomic in the active lanes.
 ///
 /// # Safety
 ///
@@ -70,9 +79,10 @@ fn flushed(bits: u64) -> u64 {
 pub(super) unsafe fn execute(
     memories: &mut Memories<'_>,
     lanes: ActiveLanes,
-    (d, address, b, c): (Offset, Offset, Offset, Offset),
+    operands: Operands,
     atomic: &Atomic,
 ) -> Result<(), LaneFault> {
+    let Operands { d, address, b, c } = operands;
     let access = &atomic.access;
     let bytes = access.bytes as usize;
     // SAFETY: the registers come from decoding; `resolve` proved the bytes.
@@ -81,8 +91,7 @@ pub(super) unsafe fn execute(
         for lane in lanes.iter() {
             let at = memories.resolve(access, lane, all[lane]);
             let at = at.map_err(|kind| (kind, lane as u32))?;
-            let range = (lane, all[lane], access.bytes);
-            let seen = memories.watch(access, range, AccessKind::Atomic);
+            let seen = memories.watch(access, lane, all[lane], access.bytes, AccessKind::Atomic);
             seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
             // A register may be wider than the operand type.
@@ -96,7 +105,7 @@ pub(super) unsafe fn execute(
                 atomic.operation.apply(old, b, c).to_le_bytes()
             };
             std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
-            lanes.file.set_lane(d, (access.value, lane), old);
+            lanes.file.set_lane(d, access.value, lane, old);
         }
     }
     Ok(())

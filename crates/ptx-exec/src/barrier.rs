@@ -66,7 +66,7 @@ impl Barriers {
     }
 
     /// Makes the warp wait for `count` threads; 0 means all.
-    pub(super) fn wait(&mut self, warp: usize, (id, count): (u32, u32)) {
+    pub(super) fn wait(&mut self, warp: usize, id: u32, count: u32) {
         self.states[warp] = State::Waiting(id, count);
     }
 

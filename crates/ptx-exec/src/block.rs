@@ -65,7 +65,11 @@ fn lines(bytes: usize) -> Vec<Line> {
 }
 
 /// Global memory and the parameters.
-pub(super) type Surroundings<'a> = (&'a Snapshot, &'a [u8]);
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) global: &'a Snapshot,
+    pub(super) parameters: &'a [u8],
+}
 
 /// Runs blocks of one launch, one after another.
 pub(super) struct BlockRunner<'a> {
@@ -95,8 +99,9 @@ impl<'a> BlockRunner<'a> {
     /// declares.
     pub(super) fn new(
         program: &'a Program,
-        (launch, rank): (&'a Launch<'a>, u32),
-        (global, parameters): Surroundings<'a>,
+        launch: &'a Launch<'a>,
+        rank: u32,
+        around: Surroundings<'a>,
         races: Option<BlockRaces<'a>>,
         interpreter: Interpreter,
     ) -> Self {
@@ -104,7 +109,7 @@ impl<'a> BlockRunner<'a> {
         let count = threads.div_ceil(LANES);
         let shared_bytes = u64::from(program.shared_bytes) + u64::from(launch.shared_bytes);
         let memories = Memories {
-            global,
+            global: around.global,
             spans: vec![Span::NONE; program.accesses.len()],
             found: Cell::new(Span::NONE),
             shared: Span {
@@ -115,7 +120,7 @@ impl<'a> BlockRunner<'a> {
             cluster: Vec::new(),
             local: std::ptr::null_mut(),
             local_bytes: program.all_local_bytes(),
-            parameters,
+            parameters: around.parameters,
             races,
             warp: 0,
             pc: 0,
@@ -159,7 +164,7 @@ impl<'a> BlockRunner<'a> {
         RegisterFile(unsafe { self.files.as_mut_ptr().cast::<u8>().add(start) })
     }
 
-    fn set(&mut self, (warp, offset): (usize, Offset), lanes: Lanes<u32>) {
+    fn set(&mut self, warp: usize, offset: Offset, lanes: Lanes<u32>) {
         // SAFETY: the offset belongs to a 32-bit slot of the program.
         unsafe { self.file(warp).write(offset, lanes) }
     }
@@ -183,7 +188,7 @@ impl<'a> BlockRunner<'a> {
             for &(preset, offset) in &program.presets {
                 let Preset::Special(special) = preset else { continue };
                 if let Some(value) = self.special_of_block(special) {
-                    self.set((warp, offset), [value; LANES]);
+                    self.set(warp, offset, [value; LANES]);
                 }
             }
             let file = self.file(warp);
@@ -282,7 +287,7 @@ impl<'a> BlockRunner<'a> {
                     self.barriers.arrive(id);
                     return Ok(true);
                 }
-                self.barriers.wait(index, (id, count));
+                self.barriers.wait(index, id, count);
             }
         }
         Ok(false)

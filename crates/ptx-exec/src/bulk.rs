@@ -24,7 +24,7 @@ use std::ops::Range;
 use self::addition::can_add;
 use self::cluster::{ClusterPosition, Effect};
 pub(super) use self::cluster::{Message, rank_of, shared_base};
-use self::copies::{Copies, Issuer};
+use self::copies::{Copies, Issuer, Load};
 use self::extent::Extent;
 use self::host::{box_of, first_of};
 pub(super) use self::instruction::{BulkInstruction, Input, Kind};
@@ -126,7 +126,7 @@ impl AsyncProxy {
             races.release_at(landed.mbarrier, landed.issuer.warp);
         }
         let bytes = -(landed.bytes as i64);
-        let counted = self.barriers.count_bytes(memories, (landed.mbarrier, bytes));
+        let counted = self.barriers.count_bytes(memories, landed.mbarrier, bytes);
         counted.map_err(|kind| (kind, thread))?;
         Ok(true)
     }
@@ -135,8 +135,8 @@ impl AsyncProxy {
     pub(super) fn exit(&mut self, memories: &Memories<'_>, mask: u32) -> Result<(), LaneFault> {
         for lane in (0..LANES as u32).filter(|lane| mask >> lane & 1 != 0) {
             let thread = memories.warp * LANES + lane as usize;
-            let waiter = (thread, memories.warp, lane);
-            self.copies.wait(memories, waiter, (None, false)).map_err(|kind| (kind, lane))?;
+            let waited = self.copies.wait(memories, thread, memories.warp, lane, None, false);
+            waited.map_err(|kind| (kind, lane))?;
         }
         Ok(())
     }
@@ -148,18 +148,19 @@ impl AsyncProxy {
         &mut self,
         memories: &mut Memories<'_>,
         warp: &mut Warp,
-        (lanes, instruction): (ActiveLanes, &BulkInstruction),
+        lanes: ActiveLanes,
+        instruction: &BulkInstruction,
     ) -> Result<Outcome, LaneFault> {
         match instruction.kind {
             // SAFETY: by the contract.
-            Kind::Wait { .. } => return unsafe { self.wait(memories, warp, (lanes, instruction)) },
+            Kind::Wait { .. } => return unsafe { self.wait(memories, warp, lanes, instruction) },
             Kind::Registers { count, increases } => {
                 let first = lanes.mask.trailing_zeros();
                 if lanes.mask != u32::MAX {
                     return Err((misuse_fault(ProxyMisuse::PartialWarp), first));
                 }
                 return self
-                    .set_registers(memories.warp, warp.pc, (count, increases))
+                    .set_registers(memories.warp, warp.pc, count, increases)
                     .map_err(|kind| (kind, first));
             }
             Kind::Fence => self.fence(memories.warp),
@@ -167,7 +168,7 @@ impl AsyncProxy {
         }
         for lane in lanes.iter() {
             // SAFETY: by the contract.
-            let done = unsafe { self.lane(memories, (lanes.file, lane), (instruction, warp.pc)) };
+            let done = unsafe { self.lane(memories, lanes.file, lane, instruction, warp.pc) };
             done.map_err(|kind| (kind, lane as u32))?;
         }
         // Lanes that waited for the arrival run next.
@@ -183,8 +184,10 @@ impl AsyncProxy {
     unsafe fn lane(
         &mut self,
         memories: &mut Memories<'_>,
-        (file, lane): (RegisterFile, usize),
-        (instruction, pc): (&BulkInstruction, u32),
+        file: RegisterFile,
+        lane: usize,
+        instruction: &BulkInstruction,
+        pc: u32,
     ) -> Result<(), FaultKind> {
         let warp = memories.warp;
         // SAFETY: by the contract.
@@ -193,7 +196,7 @@ impl AsyncProxy {
         let issuer = Issuer { warp, lane: lane as u32, pc, is_peer: false };
         let thread = warp * LANES + lane;
         match instruction.kind {
-            Kind::Init => self.barriers.init(memories, (shared(0)?, input(1) as u32))?,
+            Kind::Init => self.barriers.init(memories, shared(0)?, input(1) as u32)?,
             Kind::Invalidate => self.barriers.invalidate(memories, shared(0)?)?,
             Kind::Arrive { completes, .. } => {
                 let address = shared(0)?;
@@ -222,41 +225,40 @@ impl AsyncProxy {
                     self.messages.push(Message { rank, issuer, effect });
                     return Ok(());
                 }
-                self.barriers.count_bytes(memories, (address, bytes))?;
+                self.barriers.count_bytes(memories, address, bytes)?;
             }
             Kind::LoadRun { multicast } => {
                 let extent = Extent::Run { global: input(1), bytes: input(2) & 0xffff_ffff };
-                let blocks = ([shared(0)?, shared(3)?], multicast.then(|| input(4)));
-                self.load_to_blocks(memories, blocks, (extent, issuer))?;
+                let load = Load { issuer, shared: shared(0)?, extent, mbarrier: shared(3)? };
+                self.load_to_blocks(memories, load, multicast.then(|| input(4)))?;
             }
             Kind::StoreRun => {
                 let extent = Extent::Run { global: input(0), bytes: input(2) & 0xffff_ffff };
-                self.copies.store(memories, (shared(1)?, extent, false), (thread, issuer))?;
+                self.copies.store(memories, shared(1)?, extent, false, thread, issuer)?;
             }
             Kind::LoadBox { multicast } => {
                 let coordinates = instruction.inputs.len() - 3 - usize::from(multicast);
                 let first = first_of((0..coordinates).map(|index| input(3 + index)));
-                let extent = box_of(memories, input(1), (coordinates, first))?;
+                let extent = box_of(memories, input(1), coordinates, first)?;
                 let mask = multicast.then(|| input(3 + coordinates));
-                let blocks = ([shared(0)?, shared(2)?], mask);
-                self.load_to_blocks(memories, blocks, (extent, issuer))?;
+                let load = Load { issuer, shared: shared(0)?, extent, mbarrier: shared(2)? };
+                self.load_to_blocks(memories, load, mask)?;
             }
             Kind::StoreBox { adds } => {
                 let coordinates = instruction.inputs.len() - 2;
                 let first = first_of((0..coordinates).map(|index| input(2 + index)));
-                let extent = box_of(memories, input(1), (coordinates, first))?;
+                let extent = box_of(memories, input(1), coordinates, first)?;
                 if let Extent::Tensor { map, .. } = &extent
                     && adds
                     && !can_add(map.element)
                 {
                     return undefined(ProxyMisuse::NoAddition { element: map.element });
                 }
-                self.copies.store(memories, (shared(0)?, extent, adds), (thread, issuer))?;
+                self.copies.store(memories, shared(0)?, extent, adds, thread, issuer)?;
             }
             Kind::Commit => self.copies.commit(thread),
             Kind::WaitGroup { open, read } => {
-                let waiter = (thread, warp, lane as u32);
-                self.copies.wait(memories, waiter, (Some(open), read))?;
+                self.copies.wait(memories, thread, warp, lane as u32, Some(open), read)?;
             }
             Kind::MapAddress => {
                 let mapped = self.position.map(input(0), input(1) as u32)?;
@@ -273,14 +275,9 @@ impl AsyncProxy {
         Ok(())
     }
 
-    fn load(
-        &mut self,
-        memories: &mut Memories<'_>,
-        (shared, extent): (u64, Extent),
-        (mbarrier, issuer): (u64, Issuer),
-    ) -> Result<(), FaultKind> {
-        self.barriers.check_for_copy(memories, mbarrier)?;
-        self.copies.load(memories, (shared, extent), (mbarrier, issuer))
+    fn load(&mut self, memories: &mut Memories<'_>, load: Load) -> Result<(), FaultKind> {
+        self.barriers.check_for_copy(memories, load.mbarrier)?;
+        self.copies.load(memories, load)
     }
 }
 
@@ -301,7 +298,7 @@ pub(super) unsafe fn execute(
     // The proxy needs the memories mutably, so it is taken out of them.
     let Some(mut proxy) = machine.memories.proxy.take() else { return Ok(Outcome::Executed) };
     // SAFETY: by the contract.
-    let done = unsafe { proxy.execute(&mut machine.memories, warp, (lanes, instruction)) };
+    let done = unsafe { proxy.execute(&mut machine.memories, warp, lanes, instruction) };
     machine.memories.proxy = Some(proxy);
     done
 }

@@ -115,11 +115,12 @@ pub(super) unsafe fn call(
     machine: &Machine<'_>,
     warp: &mut Warp,
     lanes: ActiveLanes,
-    (target, frame): (Target, Offset),
+    target: Target,
+    frame: Offset,
 ) -> Result<Next, Deadlock> {
     let program = machine.program;
     let Some(calls) = &program.calls else { return Ok(undefined(Undefined::CallTarget, 0)) };
-    let (file, back) = (lanes.file, warp.pc + 1);
+    let file = lanes.file;
     let mut targets = Vec::with_capacity(32);
     for lane in lanes.iter() {
         let region = match target {
@@ -138,34 +139,38 @@ pub(super) unsafe fn call(
             return Ok(undefined(Undefined::StackOverflow, lane));
         }
         // SAFETY: the slots belong to the file.
-        unsafe { enter(warp, (calls, region), (file, lane), (back, address)) };
+        unsafe { enter(warp, calls, region, file, lane, address) };
         targets.push((lane, callee.entry));
     }
     warp.scatter(lanes.mask, targets)?;
     Ok(Next::Resume)
 }
 
-/// Saves the registers of a function in a lane and poisons them.
+/// Saves the registers of the function `region` in a lane and poisons them. `frame` is the address
+/// of its frame.
 ///
 /// # Safety
 ///
 /// `calls` and `file` must belong to the same program.
 unsafe fn enter(
     warp: &mut Warp,
-    (calls, region): (&Calls, u32),
-    (file, lane): (RegisterFile, usize),
-    (pc, frame): (u32, u64),
+    calls: &Calls,
+    region: u32,
+    file: RegisterFile,
+    lane: usize,
+    frame: u64,
 ) {
+    let pc = warp.pc + 1;
     let stack = warp.calls.of_lane(lane);
     // SAFETY: by the contract.
     unsafe {
         for (offset, width) in calls.regions[region as usize].slots() {
             stack.saved.push(file.lane(offset, width, lane));
-            file.set_lane(offset, (width, lane), POISON_64);
+            file.set_lane(offset, width, lane, POISON_64);
         }
         let frame_pointer = file.lane(calls.frame_pointer, Width::Double, lane);
         stack.returns.push(Return { pc, frame_pointer, region });
-        file.set_lane(calls.frame_pointer, (Width::Double, lane), frame);
+        file.set_lane(calls.frame_pointer, Width::Double, lane, frame);
     }
 }
 
@@ -194,10 +199,9 @@ pub(super) unsafe fn leave(
         unsafe {
             for (offset, width) in calls.regions[back.region as usize].slots().rev() {
                 let value = stack.saved.pop().unwrap_or(POISON_64);
-                lanes.file.set_lane(offset, (width, lane), value);
+                lanes.file.set_lane(offset, width, lane, value);
             }
-            let pointer = (calls.frame_pointer, Width::Double);
-            lanes.file.set_lane(pointer.0, (pointer.1, lane), back.frame_pointer);
+            lanes.file.set_lane(calls.frame_pointer, Width::Double, lane, back.frame_pointer);
         }
         targets.push((lane, back.pc));
     }

@@ -38,13 +38,14 @@ impl<'a> ClusterRunner<'a> {
     pub(super) fn new(
         program: &'a Program,
         launch: &'a Launch<'a>,
-        (around, races): (Surroundings<'a>, Option<Races<'a>>),
+        around: Surroundings<'a>,
+        races: Option<Races<'a>>,
         interpreter: Interpreter,
     ) -> Self {
         let races = races.map(|races| Rc::new(RefCell::new(races)));
         let block = |rank| {
             let races = races.as_ref().map(|races| BlockRaces::new(races, rank));
-            BlockRunner::new(program, (launch, rank), around, races, interpreter)
+            BlockRunner::new(program, launch, rank, around, races, interpreter)
         };
         let blocks: Vec<_> = (0..launch.blocks_per_cluster()).map(block).collect();
         let ended = vec![false; blocks.len()];

@@ -36,13 +36,14 @@ pub(super) unsafe fn arrive(
     if different == 0 && missing == 0 && lanes.mask & !named == 0 {
         return Ok(Arrival::Complete);
     }
-    arrive_slowly(warp, (&members, named), lanes.mask)
+    arrive_slowly(warp, &members, named, lanes.mask)
 }
 
 #[inline(never)]
 fn arrive_slowly(
     warp: &Warp,
-    (members, named): (&Lanes<u32>, u32),
+    members: &Lanes<u32>,
+    named: u32,
     mask: u32,
 ) -> Result<Arrival, LaneFault> {
     let undefined = |what, lane| Err((FaultKind::Undefined(what), lane));
@@ -68,7 +69,8 @@ fn arrive_slowly(
 #[inline(always)]
 unsafe fn sources(
     lanes: ActiveLanes,
-    (b, c): (Offset, Offset),
+    b: Offset,
+    c: Offset,
     mode: ShuffleMode,
 ) -> (Lanes<u32>, u32) {
     // SAFETY: by the contract.
@@ -115,13 +117,15 @@ fn sources_of(b: Lanes<u32>, c: Lanes<u32>, mode: ShuffleMode) -> (Lanes<u32>, u
 pub(super) unsafe fn shuffle(
     lanes: ActiveLanes,
     d: Offset,
-    (a, b, c): (Offset, Offset, Offset),
+    a: Offset,
+    b: Offset,
+    c: Offset,
     mode: ShuffleMode,
 ) -> Result<(), LaneFault> {
     // SAFETY: by the contract.
     unsafe {
         let values = lanes.file.read::<u32>(a);
-        let (from, _) = sources(lanes, (b, c), mode);
+        let (from, _) = sources(lanes, b, c, mode);
         let mut result = [0; LANES];
         let mut absent = 0;
         for lane in 0..LANES {
@@ -148,12 +152,13 @@ pub(super) unsafe fn shuffle(
 pub(super) unsafe fn shuffle_in_range(
     lanes: ActiveLanes,
     p: Offset,
-    operands: (Offset, Offset),
+    b: Offset,
+    c: Offset,
     mode: ShuffleMode,
 ) {
     // SAFETY: by the contract.
     unsafe {
-        let (_, valid) = sources(lanes, operands, mode);
+        let (_, valid) = sources(lanes, b, c, mode);
         lanes.write_predicate(p, valid);
     }
 }
@@ -235,7 +240,7 @@ unsafe fn equal_lanes(lanes: ActiveLanes, value: Offset, wide: bool) -> Lanes<u3
 ///
 /// As for [`equal_lanes`], and `d` must have 32 bits.
 #[inline(never)]
-pub(super) unsafe fn match_any(lanes: ActiveLanes, d: Offset, (value, wide): (Offset, bool)) {
+pub(super) unsafe fn match_any(lanes: ActiveLanes, d: Offset, value: Offset, wide: bool) {
     // SAFETY: by the contract.
     unsafe {
         let equal = equal_lanes(lanes, value, wide);
@@ -251,8 +256,10 @@ pub(super) unsafe fn match_any(lanes: ActiveLanes, d: Offset, (value, wide): (Of
 #[inline(never)]
 pub(super) unsafe fn match_all(
     lanes: ActiveLanes,
-    (d, p): (Offset, Offset),
-    (value, wide): (Offset, bool),
+    d: Offset,
+    p: Offset,
+    value: Offset,
+    wide: bool,
 ) {
     // SAFETY: by the contract.
     unsafe {

@@ -131,7 +131,7 @@ pub fn launch(
         program,
         launch,
         order: Order::new(clusters, launch.seed),
-        around: (&snapshot, &parameters),
+        around: Surroundings { global: &snapshot, parameters: &parameters },
         seen,
         interpreter: interpreter_for(launch.isa),
         next: AtomicU64::new(0),
@@ -301,7 +301,7 @@ impl Grid<'_> {
     fn runner(&self) -> ClusterRunner<'_> {
         let seen = self.seen.clone();
         let races = seen.map(|seen| Races::new(self.program, self.launch, seen));
-        ClusterRunner::new(self.program, self.launch, (self.around, races), self.interpreter)
+        ClusterRunner::new(self.program, self.launch, self.around, races, self.interpreter)
     }
 
     /// Claims the position of the next block.
@@ -352,6 +352,6 @@ pub(super) fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
 }
 
 fn describe(program: &Program, launch: &Launch<'_>, fault: &BlockFault) -> Fault {
-    let site = site_of(program, launch, (fault.block, fault.thread, fault.pc));
+    let site = site_of(program, launch, fault.block, fault.thread, fault.pc);
     Fault { kind: fault.kind.clone(), site: Box::new(site) }
 }

@@ -278,7 +278,7 @@ unsafe fn interpret(
                 }
                 Operation::Control(operation) => {
                     let now = machine.executed + (turn - left);
-                    match or_deadlock!(operation.execute(machine, warp, (lanes, now))) {
+                    match or_deadlock!(operation.execute(machine, warp, lanes, now)) {
                         Next::Advance => {}
                         Next::Resume => continue,
                         Next::Pause(pause) => pause!(pause),

@@ -29,7 +29,7 @@ pub(super) struct Layout {
 
 /// Lays out the registers of `code`. Functions with frames start at `starts`; no two of them share
 /// a slot.
-pub(super) fn lay_out((code, starts): (&[Micro], &[usize]), registers: &[RegisterInfo]) -> Layout {
+pub(super) fn lay_out(code: &[Micro], starts: &[usize], registers: &[RegisterInfo]) -> Layout {
     let live = Liveness::of(code, registers.len());
     let intervals = live.intervals(code, registers);
     let mut offsets = vec![Offset::default(); registers.len()];
@@ -39,7 +39,7 @@ pub(super) fn lay_out((code, starts): (&[Micro], &[usize]), registers: &[Registe
         let mut slots_of_region = Vec::new();
         for width in [Width::Double, Width::Word, Width::Predicate] {
             let range = bounds[0]..bounds[1];
-            let (slots, count) = assign(&intervals, registers, (width, range));
+            let (slots, count) = assign(&intervals, registers, width, range);
             for (register, slot) in slots {
                 offsets[register] = Offset(end + slot * width.bytes());
             }
@@ -204,7 +204,8 @@ impl Liveness {
 fn assign(
     intervals: &[Option<(usize, usize)>],
     registers: &[RegisterInfo],
-    (width, range): (Width, Range<usize>),
+    width: Width,
+    range: Range<usize>,
 ) -> (Vec<(usize, u32)>, u32) {
     let wanted = |register: usize| {
         registers[register].preset.is_none() && registers[register].width == width

@@ -56,7 +56,9 @@ impl Size {
     pub(super) fn position(
         self,
         role: Role,
-        (index, parts, part): (usize, usize, usize),
+        index: usize,
+        parts: usize,
+        part: usize,
         lane: usize,
     ) -> (usize, usize) {
         let (group, member) = (lane / 4, lane % 4);
@@ -138,14 +140,14 @@ pub(super) unsafe fn move_matrix(
     // SAFETY: by the contract.
     unsafe {
         match matrix.operation {
-            Operation::Load { transposed } => rows::load(memories, file, (matrix, transposed)),
-            Operation::Store { transposed } => rows::store(memories, file, (matrix, transposed)),
+            Operation::Load { transposed } => rows::load(memories, file, matrix, transposed),
+            Operation::Store { transposed } => rows::store(memories, file, matrix, transposed),
             Operation::Transpose => {
                 rows::transpose(file, matrix);
                 Ok(())
             }
-            Operation::LoadFragment(what) => fragment::load(memories, file, (matrix, what)),
-            Operation::StoreFragment(what) => fragment::store(memories, file, (matrix, what)),
+            Operation::LoadFragment(what) => fragment::load(memories, file, matrix, what),
+            Operation::StoreFragment(what) => fragment::store(memories, file, matrix, what),
             Operation::Product(_) => Ok(()),
         }
     }
@@ -155,11 +157,12 @@ pub(super) unsafe fn move_matrix(
 fn access_bytes(
     memories: &mut Memories<'_>,
     access: &Access,
-    (lane, address): (usize, u64),
+    lane: usize,
+    address: u64,
     kind: AccessKind,
 ) -> Result<*mut u8, LaneFault> {
     let host = memories.resolve(access, lane, address).map_err(|kind| (kind, lane as u32))?;
-    let seen = memories.watch(access, (lane, address, access.bytes), kind);
+    let seen = memories.watch(access, lane, address, access.bytes, kind);
     seen.map_err(|kind| (kind, lane as u32))?;
     Ok(host)
 }

@@ -110,16 +110,16 @@ macro_rules! lane_operations {
         }
     };
     (@map $lanes:ident $d:ident [$a:ident: $x:ty] $value:expr) => {
-        $lanes.map1($d, ($a,), |$a: $x| $value)
+        $lanes.map1($d, $a, |$a: $x| $value)
     };
     (@map $lanes:ident $d:ident [$a:ident: $x:ty, $b:ident: $y:ty] $value:expr) => {
-        $lanes.map2($d, ($a, $b), |$a: $x, $b: $y| $value)
+        $lanes.map2($d, $a, $b, |$a: $x, $b: $y| $value)
     };
     (
         @map $lanes:ident $d:ident
         [$a:ident: $x:ty, $b:ident: $y:ty, $c:ident: $z:ty] $value:expr
     ) => {
-        $lanes.map3($d, ($a, $b, $c), |$a: $x, $b: $y, $c: $z| $value)
+        $lanes.map3($d, $a, $b, $c, |$a: $x, $b: $y, $c: $z| $value)
     };
 }
 use lane_operations;

@@ -247,7 +247,10 @@ impl FaultKind {
     /// Creates the fault of a failed assertion from the arguments of `__assertfail`.
     pub(super) fn assertion(
         memory: &LaneMemory<'_, '_>,
-        (message, file, line, function): (u64, u64, u32, u64),
+        message: u64,
+        file: u64,
+        line: u32,
+        function: u64,
     ) -> Result<Self, LaneFault> {
         let message = memory.string(message)?;
         let (file, function) = (memory.string(file)?, memory.string(function)?);

@@ -221,14 +221,14 @@ impl<'a> Races<'a> {
         let found = match access.space {
             StateSpace::Shared => {
                 let mut seen = std::mem::take(&mut self.shared);
-                let found = self.record_in(&mut seen, (rank, access), kind);
+                let found = self.record_in(&mut seen, rank, access, kind);
                 self.shared = seen;
                 found
             }
             StateSpace::Global => {
                 let global = Arc::clone(&self.global);
                 let mut seen = global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                self.record_in(&mut seen, (rank, access), kind)
+                self.record_in(&mut seen, rank, access, kind)
             }
             _ => return Ok(()),
         };
@@ -242,7 +242,8 @@ impl<'a> Races<'a> {
     fn record_in(
         &mut self,
         seen: &mut AccessHistory,
-        (rank, access): (usize, &LaneAccess),
+        rank: usize,
+        access: &LaneAccess,
         kind: AccessKind,
     ) -> Option<(u64, AccessStamp, RacingAccess)> {
         let (first, count) = access.bytes;
@@ -311,7 +312,7 @@ impl<'a> Races<'a> {
 
     fn site(&self, stamp: &AccessStamp) -> FaultSite {
         let block = coordinates(stamp.block, self.launch.grid);
-        site_of(self.program, self.launch, (block, stamp.thread, stamp.pc))
+        site_of(self.program, self.launch, block, stamp.thread, stamp.pc)
     }
 }
 

@@ -101,12 +101,7 @@ impl RegisterFile {
     ///
     /// As for [`RegisterFile::lane`].
     #[inline(always)]
-    pub(super) unsafe fn set_lane(
-        self,
-        register: Offset,
-        (width, lane): (Width, usize),
-        value: u64,
-    ) {
+    pub(super) unsafe fn set_lane(self, register: Offset, width: Width, lane: usize, value: u64) {
         // SAFETY: by the contract.
         unsafe {
             match width {
@@ -140,7 +135,7 @@ macro_rules! map {
         pub(super) unsafe fn $name<$($ty: Copy,)+ R: Copy + Default>(
             self,
             d: Offset,
-            ($($operand,)+): ($(map!(@offset $operand),)+),
+            $($operand: Offset,)+
             function: impl Fn($($ty),+) -> R,
         ) {
             let file = self.file;
@@ -167,7 +162,6 @@ macro_rules! map {
             }
         }
     };
-    (@offset $operand:ident) => { Offset };
 }
 
 impl ActiveLanes {
@@ -242,7 +236,9 @@ impl ActiveLanes {
     pub(super) unsafe fn compare<T: Copy>(
         self,
         d: Offset,
-        (a, b, inverted): (Offset, Offset, bool),
+        a: Offset,
+        b: Offset,
+        inverted: bool,
         test: impl Fn(T, T) -> bool,
     ) {
         // SAFETY: by the contract.
@@ -265,7 +261,9 @@ impl ActiveLanes {
     pub(super) unsafe fn select<T: Copy + Default>(
         self,
         d: Offset,
-        (a, b, predicate): (Offset, Offset, Offset),
+        a: Offset,
+        b: Offset,
+        predicate: Offset,
     ) {
         // SAFETY: by the contract.
         unsafe {

@@ -10,7 +10,9 @@ use super::program::Program;
 pub(super) fn site_of(
     program: &Program,
     launch: &Launch<'_>,
-    (block, thread, pc): ([u32; 3], u32, u32),
+    block: [u32; 3],
+    thread: u32,
+    pc: u32,
 ) -> FaultSite {
     let site = program.sites.get(pc as usize).copied().unwrap_or_default();
     let (entry, statement) = (program.code_of(site), site.statement as usize);

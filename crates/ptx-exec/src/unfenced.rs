@@ -23,9 +23,9 @@ impl Unfenced {
         (0..self.pieces.len()).for_each(|warp| self.fence(warp));
     }
 
-    /// Records a write of a warp. `bytes` is an address and a size.
-    pub(super) fn write(&mut self, warp: usize, bytes: (u64, u64)) {
-        let pieces = pieces(bytes);
+    /// Records a write of `bytes` bytes of a warp.
+    pub(super) fn write(&mut self, warp: usize, address: u64, bytes: u64) {
+        let pieces = pieces(address, bytes);
         if self.warps.len() < pieces.end {
             self.warps.resize(pieces.end.next_power_of_two(), 0);
         }
@@ -48,17 +48,16 @@ impl Unfenced {
         }
     }
 
-    /// Clears the marks of bytes that the async proxy has written. `bytes` is an address and a
-    /// size.
-    pub(super) fn forget(&mut self, bytes: (u64, u64)) {
-        let pieces = pieces(bytes);
+    /// Clears the marks of `bytes` bytes that the async proxy has written.
+    pub(super) fn forget(&mut self, address: u64, bytes: u64) {
+        let pieces = pieces(address, bytes);
         let end = pieces.end.min(self.warps.len());
         self.warps.get_mut(pieces.start..end).unwrap_or_default().fill(0);
     }
 
     /// Returns the first address in `bytes` that was written without a fence.
     pub(super) fn first_in(&self, bytes: &Range<u64>) -> Option<u64> {
-        let pieces = pieces((bytes.start, bytes.end.saturating_sub(bytes.start)));
+        let pieces = pieces(bytes.start, bytes.end.saturating_sub(bytes.start));
         let end = pieces.end.min(self.warps.len());
         let position = self.warps.get(pieces.start..end)?.iter().position(|warps| *warps != 0)?;
         Some((bytes.start / PIECE * PIECE + position as u64 * PIECE).max(bytes.start))
@@ -72,7 +71,7 @@ impl Unfenced {
 }
 
 /// The indices of the pieces of a range.
-fn pieces((address, bytes): (u64, u64)) -> Range<usize> {
+fn pieces(address: u64, bytes: u64) -> Range<usize> {
     let start = address & IN_BLOCK;
     (start / PIECE) as usize..(start + bytes).div_ceil(PIECE) as usize
 }

@@ -155,7 +155,7 @@ impl Products {
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
                 return undefined(Undefined::DescriptorsDiffer);
             }
-            let lines = SharedMatrix::of((lanes[0], transposed), (product.dtype, base));
+            let lines = SharedMatrix::of(lanes[0], transposed, product.dtype, base);
             lines.or_else(undefined)
         };
         let a = match product.a_in_registers {

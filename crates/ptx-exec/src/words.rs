@@ -86,7 +86,8 @@ impl<A: Address> Checked<A> {
         memories: &mut Memories<'_>,
         lanes: ActiveLanes,
         register: Offset,
-        (index, access): (usize, &Access),
+        index: usize,
+        access: &Access,
     ) -> Option<Self> {
         let size = 4 * N as u64;
         // SAFETY: by the contract.
@@ -212,17 +213,19 @@ fn transpose(rows: [[u32; 4]; 4]) -> [[u32; 4]; 4] {
 pub(super) unsafe fn load_words<const SHARED: bool, const N: usize>(
     machine: &mut Machine<'_>,
     lanes: ActiveLanes,
-    (d, address, index): ([Offset; N], Offset, u32),
+    d: [Offset; N],
+    address: Offset,
+    index: u32,
 ) -> bool {
     // SAFETY: the index and the registers come from decoding.
     unsafe {
         let access = machine.program.accesses.get_unchecked(index as usize);
-        let (memories, access) = (&mut machine.memories, (index as usize, access));
-        if SHARED && access.1.address == Width::Word {
-            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, access);
+        let (memories, index) = (&mut machine.memories, index as usize);
+        if SHARED && access.address == Width::Word {
+            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, index, access);
             checked.map(|checked| checked.load(lanes, d)).is_some()
         } else {
-            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, access);
+            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, index, access);
             checked.map(|checked| checked.load(lanes, d)).is_some()
         }
     }
@@ -237,17 +240,19 @@ pub(super) unsafe fn load_words<const SHARED: bool, const N: usize>(
 pub(super) unsafe fn store_words<const SHARED: bool, const N: usize>(
     machine: &mut Machine<'_>,
     lanes: ActiveLanes,
-    (values, address, index): ([Offset; N], Offset, u32),
+    values: [Offset; N],
+    address: Offset,
+    index: u32,
 ) -> bool {
     // SAFETY: the index and the registers come from decoding.
     unsafe {
         let access = machine.program.accesses.get_unchecked(index as usize);
-        let (memories, access) = (&mut machine.memories, (index as usize, access));
-        if SHARED && access.1.address == Width::Word {
-            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, access);
+        let (memories, index) = (&mut machine.memories, index as usize);
+        if SHARED && access.address == Width::Word {
+            let checked = Checked::<u32>::new::<SHARED, N>(memories, lanes, address, index, access);
             checked.map(|checked| checked.store(lanes, values)).is_some()
         } else {
-            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, access);
+            let checked = Checked::<u64>::new::<SHARED, N>(memories, lanes, address, index, access);
             checked.map(|checked| checked.store(lanes, values)).is_some()
         }
     }

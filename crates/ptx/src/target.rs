@@ -188,48 +188,48 @@ fn row(number: u32) -> Option<&'static Row> {
 
 /// The targets that `ptxas` 13.0 accepts, in ascending order.
 const TARGETS: [Row; 31] = {
-    const fn version((major, minor): (u32, u32)) -> IsaVersion {
+    const fn version([major, minor]: [u32; 2]) -> IsaVersion {
         IsaVersion::new(major, minor)
     }
-    const fn plain(number: u32, least: (u32, u32)) -> Row {
+    const fn plain(number: u32, least: [u32; 2]) -> Row {
         Row { number, forward: version(least), arch_specific: None, family: None }
     }
-    const fn all(number: u32, least: (u32, u32), family: (u32, u32)) -> Row {
+    const fn all(number: u32, least: [u32; 2], family: [u32; 2]) -> Row {
         let (forward, family) = (version(least), Some(version(family)));
         Row { number, forward, arch_specific: Some(forward), family }
     }
     [
-        plain(10, (1, 0)),
-        plain(11, (1, 0)),
-        plain(12, (1, 2)),
-        plain(13, (1, 2)),
-        plain(20, (2, 0)),
-        plain(21, (2, 0)),
-        plain(30, (3, 0)),
-        plain(32, (4, 0)),
-        plain(35, (3, 1)),
-        plain(37, (4, 1)),
-        plain(50, (4, 0)),
-        plain(52, (4, 1)),
-        plain(53, (4, 2)),
-        plain(60, (5, 0)),
-        plain(61, (5, 0)),
-        plain(62, (5, 0)),
-        plain(70, (6, 0)),
-        plain(72, (6, 1)),
-        plain(75, (6, 3)),
-        plain(80, (7, 0)),
-        plain(86, (7, 1)),
-        plain(87, (7, 4)),
-        plain(88, (7, 3)),
-        plain(89, (7, 8)),
-        Row { arch_specific: Some(version((8, 0))), ..plain(90, (7, 8)) },
-        all(100, (8, 6), (8, 8)),
-        all(101, (8, 6), (8, 8)),
-        all(103, (8, 8), (8, 8)),
-        all(110, (9, 0), (9, 0)),
-        all(120, (8, 7), (8, 8)),
-        all(121, (8, 8), (8, 8)),
+        plain(10, [1, 0]),
+        plain(11, [1, 0]),
+        plain(12, [1, 2]),
+        plain(13, [1, 2]),
+        plain(20, [2, 0]),
+        plain(21, [2, 0]),
+        plain(30, [3, 0]),
+        plain(32, [4, 0]),
+        plain(35, [3, 1]),
+        plain(37, [4, 1]),
+        plain(50, [4, 0]),
+        plain(52, [4, 1]),
+        plain(53, [4, 2]),
+        plain(60, [5, 0]),
+        plain(61, [5, 0]),
+        plain(62, [5, 0]),
+        plain(70, [6, 0]),
+        plain(72, [6, 1]),
+        plain(75, [6, 3]),
+        plain(80, [7, 0]),
+        plain(86, [7, 1]),
+        plain(87, [7, 4]),
+        plain(88, [7, 3]),
+        plain(89, [7, 8]),
+        Row { arch_specific: Some(version([8, 0])), ..plain(90, [7, 8]) },
+        all(100, [8, 6], [8, 8]),
+        all(101, [8, 6], [8, 8]),
+        all(103, [8, 8], [8, 8]),
+        all(110, [9, 0], [9, 0]),
+        all(120, [8, 7], [8, 8]),
+        all(121, [8, 8], [8, 8]),
     ]
 };
 

@@ -152,7 +152,7 @@ fn multiply_transposed<'k>(
             let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
             let a = MatrixA::Shared(a.term(term_a).k_major(step));
             let b = b.term(term_b).k_major(step);
-            k.wgmma_mma_async(operands.half_type(), (a, b), &acc, scale_d);
+            k.wgmma_mma_async(operands.half_type(), a, b, &acc, scale_d);
         }
     }
     k.wgmma_commit_group();
@@ -164,8 +164,8 @@ fn multiply<'k>(k: &Kernel<'k>, p: &Fragments<'k>, b: PlacedTile<'k>, acc: &[Acc
     let acc = acc_registers(acc);
     k.wgmma_fence();
     for (step, fragment) in (0..).zip(p) {
-        let operands = (MatrixA::Registers(*fragment), b.mn_major(step));
-        k.wgmma_mma_async(HalfType::Bf16, operands, &acc, ScaleD::One);
+        let (a, b) = (MatrixA::Registers(*fragment), b.mn_major(step));
+        k.wgmma_mma_async(HalfType::Bf16, a, b, &acc, ScaleD::One);
     }
     k.wgmma_commit_group();
 }

@@ -138,7 +138,7 @@ impl<'k> BulkStore<'k> {
         k.bar_sync(self.barrier, None);
         k.when(self.leader, || {
             let [column, row, plane] = origin;
-            k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), buffer);
+            k.cp_async_bulk_tensor_3d_store(map, [column, row, plane], buffer);
             k.cp_async_bulk_commit_group();
         });
     }

@@ -83,7 +83,7 @@ impl<'k> StagedStore<'k> {
         self.release();
         k.when(self.leader, || {
             for ResultBox { map, rows, kept } in boxes {
-                let store = || k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), rows);
+                let store = || k.cp_async_bulk_tensor_3d_store(map, [column, row, plane], rows);
                 match kept {
                     Some(kept) => k.when(kept, store),
                     None => store(),

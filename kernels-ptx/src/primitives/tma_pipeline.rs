@@ -172,9 +172,9 @@ pub(crate) fn copy_boxes<'k>(
         let [x, y] = position([index / boxes_down * BOX, index % boxes_down * box_rows]);
         let to = to.offset(i64::from(index * box_rows * LINE_WORDS));
         match blocks {
-            None => k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full),
+            None => k.cp_async_bulk_tensor_3d_load(to, map, [x, y, plane], full),
             Some(blocks) => {
-                k.cp_async_bulk_tensor_3d_load_multicast(to, map, (x, y, plane), (full, blocks))
+                k.cp_async_bulk_tensor_3d_load_multicast(to, map, [x, y, plane], full, blocks)
             }
         }
     }

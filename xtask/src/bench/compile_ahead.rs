@@ -14,7 +14,7 @@ use super::programs::Programs;
 
 /// Compiles the steps of cases with `jobs` processes. A failure is only a warning: the measurement
 /// compiles again and names it.
-pub(crate) fn run(cases: &[&Case], (programs, settings): (&Programs, Settings), jobs: usize) {
+pub(crate) fn run(cases: &[&Case], programs: &Programs, settings: Settings, jobs: usize) {
     let calls = cases.iter().flat_map(|case| commands::compilations(case, settings));
     let calls: Vec<Call> = calls.collect();
     let bar = ProgressBar::new(calls.len() as u64).with_message("PyTorch compiles");

@@ -88,7 +88,7 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
                 Dtype::F32Bf16Weights => Arithmetic::F32Bf16Weights,
                 Dtype::Bf16 | Dtype::Bf16Gradients | Dtype::Nf4 => Arithmetic::Bf16,
             };
-            let (flop, bytes) = step((shape, *mode), *dtype, *size);
+            let (flop, bytes) = step(shape, *mode, *dtype, *size);
             vec![Row { row: case.name(), arithmetic, flop, bytes }]
         }
         Case::Prefill { shape, tokens, .. } => {
@@ -184,7 +184,7 @@ fn lora_weights(shape: &Shape, mode: Mode) -> usize {
 }
 
 /// FLOP and bytes of a step.
-fn step((shape, mode): (&Shape, Mode), dtype: Dtype, size: [usize; 2]) -> (f64, f64) {
+fn step(shape: &Shape, mode: Mode, dtype: Dtype, size: [usize; 2]) -> (f64, f64) {
     let tokens = (size[0] * size[1]) as f64;
     let (linear, head) = (linear_weights(shape) as f64, head_weights(shape) as f64);
     let lora = lora_weights(shape, mode) as f64;

@@ -12,9 +12,10 @@ use super::results::{Measured, Timing, Variant};
 /// Measures a case: our program first, then the peer's script.
 pub(crate) fn case(
     case: &Case,
-    (programs, settings): (&Programs, Settings),
+    programs: &Programs,
+    settings: Settings,
 ) -> anyhow::Result<Vec<(Row, Measured)>> {
-    let ours = ours(case, (programs, Place::Gpu(settings)))?;
+    let ours = ours(case, programs, Place::Gpu(settings))?;
     let (peers, no_peer) = match commands::peer(case, settings) {
         Err(why) => (Vec::new(), Some(why.to_owned())),
         Ok(_) if settings.without_peers => (Vec::new(), Some(LEFT_OUT.to_owned())),
@@ -39,7 +40,8 @@ pub(crate) const LEFT_OUT: &str = "left out";
 /// Runs our program, and returns its times by row.
 pub(crate) fn ours(
     case: &Case,
-    (programs, place): (&Programs, Place),
+    programs: &Programs,
+    place: Place,
 ) -> anyhow::Result<Vec<(String, Timing)>> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("results");
@@ -151,7 +153,7 @@ fn numbers(value: &Value) -> anyhow::Result<[usize; 5]> {
 
 /// Checks that a case runs: small, on the simulated driver.
 pub(crate) fn check(case: &Case, programs: &Programs) -> anyhow::Result<()> {
-    ours(case, (programs, Place::Simulator)).map(|_| ())
+    ours(case, programs, Place::Simulator).map(|_| ())
 }
 
 /// Checks that the peer's script accepts its arguments.

@@ -33,18 +33,18 @@ fn draw(picture: &mut String, rows: &[(&str, f64)]) -> Result<(), DrawError> {
     let most = rows.iter().map(|(_, ratio)| *ratio).fold(1.0, f64::max);
     let x = |ratio: f64| NAMES + (ratio / most * f64::from(BARS)) as i32;
     let title = "time of PyTorch ÷ ours (above 1, ours is faster)";
-    text(&root, title, (NAMES, 18), (HPos::Left, 15))?;
-    text(&root, "1.0", (x(1.0), 40), (HPos::Center, 12))?;
+    text(&root, title, NAMES, 18, HPos::Left, 15)?;
+    text(&root, "1.0", x(1.0), 40, HPos::Center, 12)?;
     for (index, (name, ratio)) in rows.iter().enumerate() {
         let top = TOP + ROW * index as i32;
         let middle = top + ROW / 2;
         let colour = if *ratio < 1.0 { RED } else { BLUE };
         let bar = [(NAMES, top + 3), (x(*ratio), top + ROW - 3)];
         root.draw(&Rectangle::new(bar, colour.mix(0.6).filled()))?;
-        text(&root, name, (NAMES - 6, middle), (HPos::Right, 12))?;
+        text(&root, name, NAMES - 6, middle, HPos::Right, 12)?;
         // Also right of the line, so that the line crosses no number.
         let end = x(ratio.max(1.0)) + 4;
-        text(&root, &format!("{ratio:.2}"), (end, middle), (HPos::Left, 12))?;
+        text(&root, &format!("{ratio:.2}"), end, middle, HPos::Left, 12)?;
     }
     root.draw(&PathElement::new([(x(1.0), TOP - 6), (x(1.0), height - 10)], BLACK))?;
     root.present()?;
@@ -54,12 +54,14 @@ fn draw(picture: &mut String, rows: &[(&str, f64)]) -> Result<(), DrawError> {
 fn text(
     root: &Area<'_>,
     text: &str,
-    at: (i32, i32),
-    (horizontal, size): (HPos, i32),
+    x: i32,
+    y: i32,
+    horizontal: HPos,
+    size: i32,
 ) -> Result<(), DrawError> {
     let style = TextStyle::from(("sans-serif", size).into_font());
     let style = style.pos(Pos::new(horizontal, VPos::Center));
-    Ok(root.draw(&Text::new(text.to_owned(), at, style))?)
+    Ok(root.draw(&Text::new(text.to_owned(), (x, y), style))?)
 }
 
 #[cfg(test)]

@@ -45,13 +45,14 @@ impl Crate {
     /// Parses the crate whose sources are in `src`.
     pub(super) fn parse(src: &Path) -> anyhow::Result<Self> {
         let mut parsed = Self { modules: Vec::new() };
-        parsed.add_file((src, Path::new("lib.rs")), None)?;
+        parsed.add_file(src, Path::new("lib.rs"), None)?;
         Ok(parsed)
     }
 
     fn add_file(
         &mut self,
-        (src, file): (&Path, &Path),
+        src: &Path,
+        file: &Path,
         parent: Option<usize>,
     ) -> anyhow::Result<usize> {
         let path = src.join(file);
@@ -64,12 +65,13 @@ impl Crate {
             Some("lib" | "mod") => folder.to_owned(),
             _ => folder.join(stem),
         };
-        self.add((src, file), &children, parsed.items, parent)
+        self.add(src, file, &children, parsed.items, parent)
     }
 
     fn add(
         &mut self,
-        (src, file): (&Path, &Path),
+        src: &Path,
+        file: &Path,
         folder: &Path,
         items: Vec<Item>,
         parent: Option<usize>,
@@ -85,9 +87,9 @@ impl Crate {
             let name = inner.ident.to_string();
             let child = match &inner.content {
                 Some((_, items)) => {
-                    self.add((src, file), &folder.join(&name), items.clone(), Some(at))?
+                    self.add(src, file, &folder.join(&name), items.clone(), Some(at))?
                 }
-                None => self.add_file((src, &child_file(src, folder, &name)), Some(at))?,
+                None => self.add_file(src, &child_file(src, folder, &name), Some(at))?,
             };
             self.modules[at].children.insert(name, child);
         }

@@ -13,7 +13,7 @@ use super::Record;
 
 pub(super) fn record(program: &[OsString], out: &Path, asked: &Record) -> anyhow::Result<()> {
     let started = Instant::now();
-    let recorded = record_vectors(program, (out, asked.jobs), &asked.filter, &|opcode| {
+    let recorded = record_vectors(program, out, asked.jobs, &asked.filter, &|opcode| {
         println!("{:.0} s {opcode}", started.elapsed().as_secs_f64());
     })?;
     for failure in &recorded.failed {

@@ -76,9 +76,9 @@ pub(crate) fn change(tokens: &[Token], pool: &Pool, random: &mut impl Rng) -> Op
     let at = if again { *solid.choose(random)? } else { first };
     let mut list = tokens.to_vec();
     match tokens[at].kind {
-        Kind::Dotted => dotted(&mut list, at, (pool, random))?,
-        Kind::Name => name(&mut list, at, (pool, random))?,
-        Kind::Number => number(&mut list, at, (pool, random)),
+        Kind::Dotted => dotted(&mut list, at, pool, random)?,
+        Kind::Name => name(&mut list, at, pool, random)?,
+        Kind::Number => number(&mut list, at, pool, random),
         _ => symbol(&mut list, at, random)?,
     }
     (list != tokens).then_some(list)
@@ -90,7 +90,7 @@ fn beside(list: &[Token], at: usize, forward: bool) -> Option<usize> {
     if forward { (at + 1..list.len()).find(solid) } else { (0..at).rev().find(solid) }
 }
 
-fn dotted(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rng)) -> Option<()> {
+fn dotted(list: &mut Vec<Token>, at: usize, pool: &Pool, random: &mut impl Rng) -> Option<()> {
     let word = |random: &mut _| {
         let text = pool.words.choose(random)?;
         Some(Token::new(Kind::Dotted, text.clone()))
@@ -117,7 +117,7 @@ fn dotted(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rn
     Some(())
 }
 
-fn name(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rng)) -> Option<()> {
+fn name(list: &mut Vec<Token>, at: usize, pool: &Pool, random: &mut impl Rng) -> Option<()> {
     let is_target = list[at].text.starts_with("sm_");
     let is_opcode = pool.opcodes.contains(&list[at].text.as_str());
     match random.random_range(0..6) {
@@ -150,7 +150,7 @@ fn name(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rng)
     Some(())
 }
 
-fn number(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rng)) {
+fn number(list: &mut Vec<Token>, at: usize, pool: &Pool, random: &mut impl Rng) {
     let after_version =
         beside(list, at, false).is_some_and(|before| list[before].text == ".version");
     let text = if after_version { pool.versions.choose(random) } else { NUMBERS.choose(random) };

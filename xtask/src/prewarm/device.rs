@@ -82,7 +82,8 @@ pub(crate) fn worker(arguments: &WorkerArguments) -> anyhow::Result<()> {
 /// Warms every kernel on the device and launches each entry point.
 pub(super) fn check(
     arguments: &Arguments,
-    (name, coverage): (&DeviceName, &Coverage),
+    name: &DeviceName,
+    coverage: &Coverage,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let context = name.open()?;
@@ -127,7 +128,7 @@ pub(super) fn check(
             let most = function.max_threads();
             let threads = if launched.threads == 0 { most } else { launched.threads };
             let shared_bytes = images::dynamic_shared(entry, modules.target());
-            launcher.launch(kernel, &function, (threads, shared_bytes))?;
+            launcher.launch(kernel, &function, threads, shared_bytes)?;
             let wrong = launcher.occupancy(&function, threads, launched.shared_bytes)?;
             findings.shortfalls.extend(wrong);
         }
@@ -157,7 +158,8 @@ impl Launcher {
         &self,
         kernel: &Kernel,
         function: &Function,
-        (threads, shared_bytes): (u32, u32),
+        threads: u32,
+        shared_bytes: u32,
     ) -> anyhow::Result<()> {
         let arguments = kernel.parameters.iter().fold(KernelArguments::new(), |arguments, one| {
             match one.kind {

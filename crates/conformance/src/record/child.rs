@@ -34,7 +34,7 @@ pub fn child(
         [verb] if verb == "describe" => {
             record::describe(&table).iter().for_each(|line| say(line));
         }
-        [verb, file, name] if verb == "one" => one(&table, folders, (file, name), &mut say),
+        [verb, file, name] if verb == "one" => one(&table, folders, file, name, &mut say),
         [verb, opcode] if verb == "vectors" => super::vectors::child(&table, opcode, &mut say),
         _ => say("mistake\tunknown request to a child"),
     }
@@ -42,12 +42,7 @@ pub fn child(
     Ok(())
 }
 
-fn one(
-    table: &DriverTable,
-    folders: &Folders,
-    (file, name): (&str, &str),
-    say: &mut dyn FnMut(&str),
-) {
+fn one(table: &DriverTable, folders: &Folders, file: &str, name: &str, say: &mut dyn FnMut(&str)) {
     let library = Library::load_one(&folders.scenarios, file);
     let Some(scenario) = library.scenarios.iter().find(|scenario| scenario.name == *name) else {
         return say("mistake\tthere is no such scenario");

@@ -33,7 +33,8 @@ pub struct RecordedVectors {
 /// Records the opcode `opcode`, or all if it is empty, into a folder.
 pub fn record_vectors(
     program: &[OsString],
-    (out, jobs): (&Path, usize),
+    out: &Path,
+    jobs: usize,
     opcode: &str,
     progress: &(dyn Fn(&str) + Sync),
 ) -> io::Result<RecordedVectors> {
@@ -47,7 +48,7 @@ pub fn record_vectors(
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while let Some(one) = opcodes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut recorded = record_opcode(program, (out, &head), one);
+                    let mut recorded = record_opcode(program, out, &head, one);
                     progress(one);
                     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                     all.instances += recorded.instances;
@@ -62,7 +63,8 @@ pub fn record_vectors(
 
 fn record_opcode(
     program: &[OsString],
-    (out, head): (&Path, &[String]),
+    out: &Path,
+    head: &[String],
     opcode: &str,
 ) -> RecordedVectors {
     let mut recorded = RecordedVectors::default();

@@ -13,7 +13,7 @@ pub(super) fn inputs(instance: &Instance) -> Vec<u64> {
     let mut words = Vec::with_capacity(instance.cases * instance.sources.len());
     for case in 0..instance.cases {
         for (at, source) in instance.sources.iter().enumerate() {
-            words.push(value(source, (case, at, instance.sources.len()), &mut random));
+            words.push(value(source, case, at, instance.sources.len(), &mut random));
         }
     }
     words
@@ -51,7 +51,7 @@ impl Random {
 
 /// The value of a source. Instructions with one source get every edge value; others get pairs of
 /// edge values in random order.
-fn value(source: &Input, (case, at, count): (usize, usize, usize), random: &mut Random) -> u64 {
+fn value(source: &Input, case: usize, at: usize, count: usize, random: &mut Random) -> u64 {
     match source.role {
         Role::Count => COUNTS[random.below(COUNTS.len())],
         Role::Exact => exact(source.of, random),
@@ -61,7 +61,7 @@ fn value(source: &Input, (case, at, count): (usize, usize, usize), random: &mut 
                 return edges[case];
             }
             // The first cases of several sources pair equal edges.
-            if case < edges.len() / 2 && at > 0 && case % 2 == 0 {
+            if case < edges.len() / 2 && at > 0 && case.is_multiple_of(2) {
                 return edges[(case + at) % edges.len()];
             }
             match random.below(8) {

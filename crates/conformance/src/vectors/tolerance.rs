@@ -76,12 +76,7 @@ struct Element {
 }
 
 /// Whether a result is within a bound. `argument` is the first source.
-pub(super) fn agrees(
-    bound: Bound,
-    of: Type,
-    (expected, actual): (u64, u64),
-    argument: u64,
-) -> bool {
+pub(super) fn agrees(bound: Bound, of: Type, expected: u64, actual: u64, argument: u64) -> bool {
     if expected == actual || bound == Bound::Exact {
         return expected == actual;
     }

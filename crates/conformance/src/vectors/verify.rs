@@ -183,7 +183,7 @@ impl Report {
             let (one, other) = (of_case(&expected), of_case(&actual));
             let mut pairs = one.iter().zip(&other).zip(&instance.results);
             let argument = inputs.first().copied().unwrap_or_default();
-            if pairs.all(|((one, other), of)| agrees(bound, *of, (*one, *other), argument)) {
+            if pairs.all(|((one, other), of)| agrees(bound, *of, *one, *other, argument)) {
                 continue;
             }
             let first = WrongCase {
@@ -196,10 +196,10 @@ impl Report {
             wrong.get_or_insert(first).wrong.0 += 1;
         }
         self.wrong.extend(wrong);
-        self.measure(instance, bound, (&expected, &actual));
+        self.measure(instance, bound, &expected, &actual);
     }
 
-    fn measure(&mut self, instance: &Instance, bound: Bound, (one, other): (&[u64], &[u64])) {
+    fn measure(&mut self, instance: &Instance, bound: Bound, one: &[u64], other: &[u64]) {
         if bound == Bound::Exact {
             return;
         }

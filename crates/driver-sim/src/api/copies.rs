@@ -29,7 +29,7 @@ impl State {
     pub(super) fn submit(&mut self, stream: CUstream, operation: Operation) -> Call {
         match self.route(stream)? {
             Route::Queue(stream) => self.enqueue(stream, Work::Operation(operation)).map(|_| ()),
-            Route::Capture(stream, capture) => self.capture_operation((stream, capture), operation),
+            Route::Capture(stream, capture) => self.capture_operation(stream, capture, operation),
         }
     }
 
@@ -54,7 +54,7 @@ impl State {
             Route::Queue(stream) => self.queue_copy(&given, stream, wait),
             Route::Capture(stream, capture) => {
                 let copy = self.lasting_copy(&given)?;
-                self.capture_operation((stream, capture), Operation::Copy(copy))
+                self.capture_operation(stream, capture, Operation::Copy(copy))
             }
         }
     }

@@ -16,9 +16,6 @@ const FLAGS_SINCE: i32 = 12050;
 /// The scope of settings: a context, by its index among the devices, or the process.
 type Scope = Option<usize>;
 
-/// The value of a setting and its size, as the caller passes them.
-type Value = (Out<c_void>, Out<usize>);
-
 impl State {
     pub(crate) fn cuCoredumpGetAttribute(
         &mut self,
@@ -28,7 +25,7 @@ impl State {
     ) -> Call {
         let needed = self.core_dump_bytes(setting, size)?;
         let scope = self.context_with_setting(setting)?;
-        self.get_core_dump((scope, setting), (value, size), needed)
+        self.get_core_dump(scope, setting, value, size, needed)
     }
 
     pub(crate) fn cuCoredumpGetAttributeGlobal(
@@ -38,7 +35,7 @@ impl State {
         size: Out<usize>,
     ) -> Call {
         let needed = self.core_dump_bytes(setting, size)?;
-        self.get_core_dump((None, setting), (value, size), needed)
+        self.get_core_dump(None, setting, value, size, needed)
     }
 
     pub(crate) fn cuCoredumpSetAttribute(
@@ -49,7 +46,7 @@ impl State {
     ) -> Call {
         let needed = self.core_dump_bytes(setting, size)?;
         let scope = self.context_with_setting(setting)?;
-        self.set_core_dump((scope, setting), (value, size), needed)
+        self.set_core_dump(scope, setting, value, size, needed)
     }
 
     pub(crate) fn cuCoredumpSetAttributeGlobal(
@@ -59,7 +56,7 @@ impl State {
         size: Out<usize>,
     ) -> Call {
         let needed = self.core_dump_bytes(setting, size)?;
-        self.set_core_dump((None, setting), (value, size), needed)
+        self.set_core_dump(None, setting, value, size, needed)
     }
 
     /// The current context. Fails if only the process has the setting.
@@ -76,8 +73,10 @@ impl State {
 
     fn get_core_dump(
         &mut self,
-        (scope, setting): (Scope, CUcoredumpSettings),
-        (value, size): Value,
+        scope: Scope,
+        setting: CUcoredumpSettings,
+        value: Out<c_void>,
+        size: Out<usize>,
         needed: usize,
     ) -> Call {
         use CUcoredumpSettings as S;
@@ -109,8 +108,10 @@ impl State {
 
     fn set_core_dump(
         &mut self,
-        (scope, setting): (Scope, CUcoredumpSettings),
-        (value, size): Value,
+        scope: Scope,
+        setting: CUcoredumpSettings,
+        value: Out<c_void>,
+        size: Out<usize>,
         needed: usize,
     ) -> Call {
         use CUcoredumpSettings as S;

@@ -6,6 +6,7 @@ use retrograph_driver_sys::*;
 
 use super::attributes;
 use crate::argument::{Call, Out};
+use crate::config::Config;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
@@ -22,11 +23,11 @@ pub(super) const SHARED_BYTES: u32 = 48 << 10;
 /// Shared memory per block that the system reserves.
 pub(super) const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
-/// Shared memory per SM by compute capability, in bytes.
+/// Shared memory per SM of the compute capability, in bytes.
 ///
 /// Source: the table of technical specifications in the CUDA programming guide.
-pub(super) fn shared_per_multiprocessor((major, minor): (u32, u32)) -> u32 {
-    let kilobytes = match (major, minor) {
+pub(super) fn shared_per_multiprocessor(config: &Config) -> u32 {
+    let kilobytes = match config.compute_capability {
         (..=7, 5) => 64,
         (8, 0 | 7) => 164,
         (8, _) | (12, _) => 100,
@@ -37,11 +38,11 @@ pub(super) fn shared_per_multiprocessor((major, minor): (u32, u32)) -> u32 {
 }
 
 /// Shared memory per block with opt-in, in bytes.
-pub(super) fn shared_opt_in(capability: (u32, u32)) -> u32 {
-    match capability {
+pub(super) fn shared_opt_in(config: &Config) -> u32 {
+    match config.compute_capability {
         // This architecture reserves nothing for the system.
-        (..=7, _) => shared_per_multiprocessor(capability),
-        _ => shared_per_multiprocessor(capability) - RESERVED_SHARED_BYTES,
+        (..=7, _) => shared_per_multiprocessor(config),
+        _ => shared_per_multiprocessor(config) - RESERVED_SHARED_BYTES,
     }
 }
 
@@ -136,10 +137,10 @@ impl State {
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => major as i32,
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
             A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => {
-                shared_per_multiprocessor(capability) as i32
+                shared_per_multiprocessor(&self.config) as i32
             }
             A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => {
-                shared_opt_in(capability) as i32
+                shared_opt_in(&self.config) as i32
             }
             A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
             | A::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED => i32::from(major >= 9),

@@ -60,7 +60,8 @@ impl State {
     fn given_edges(
         &mut self,
         graph: CUgraph,
-        (from, to): (In<CUgraphNode>, In<CUgraphNode>),
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Result<Vec<Edge>, Refusal> {
@@ -83,11 +84,12 @@ impl State {
     fn add_edges(
         &mut self,
         graph: CUgraph,
-        ends: (In<CUgraphNode>, In<CUgraphNode>),
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Call {
-        let edges = self.given_edges(graph, ends, data, count)?;
+        let edges = self.given_edges(graph, from, to, data, count)?;
         for (from, to, data) in &edges {
             if from == to {
                 return Err(invalid(Rule::GraphSelfEdge));
@@ -113,11 +115,12 @@ impl State {
     fn remove_edges(
         &mut self,
         graph: CUgraph,
-        ends: (In<CUgraphNode>, In<CUgraphNode>),
+        from: In<CUgraphNode>,
+        to: In<CUgraphNode>,
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Call {
-        let edges = self.given_edges(graph, ends, data, count)?;
+        let edges = self.given_edges(graph, from, to, data, count)?;
         if self.has_memory_nodes(graph)? {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed));
         }
@@ -140,7 +143,7 @@ impl State {
         to: In<CUgraphNode>,
         count: usize,
     ) -> Call {
-        self.add_edges(graph, (from, to), In::NULL, count)
+        self.add_edges(graph, from, to, In::NULL, count)
     }
 
     pub(crate) fn cuGraphAddDependencies_v2(
@@ -151,7 +154,7 @@ impl State {
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Call {
-        self.add_edges(graph, (from, to), data, count)
+        self.add_edges(graph, from, to, data, count)
     }
 
     pub(crate) fn cuGraphRemoveDependencies(
@@ -161,7 +164,7 @@ impl State {
         to: In<CUgraphNode>,
         count: usize,
     ) -> Call {
-        self.remove_edges(graph, (from, to), In::NULL, count)
+        self.remove_edges(graph, from, to, In::NULL, count)
     }
 
     pub(crate) fn cuGraphRemoveDependencies_v2(
@@ -172,7 +175,7 @@ impl State {
         data: In<CUgraphEdgeData>,
         count: usize,
     ) -> Call {
-        self.remove_edges(graph, (from, to), data, count)
+        self.remove_edges(graph, from, to, data, count)
     }
 
     /// The edges of a graph, ordered by source node.

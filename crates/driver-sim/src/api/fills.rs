@@ -46,8 +46,10 @@ impl State {
     fn submit_rows(
         &mut self,
         rows: Rows,
-        (size, value): (u32, u32),
-        (stream, is_synchronous): (CUstream, bool),
+        size: u32,
+        value: u32,
+        stream: CUstream,
+        is_synchronous: bool,
     ) -> Call {
         let fill = Fill(CUDA_MEMSET_NODE_PARAMS {
             pitch: rows.pitch,
@@ -88,7 +90,7 @@ macro_rules! fills {
                 height: usize,
             ) -> Call {
                 let rows = Rows { address: dst, pitch, width, height };
-                self.submit_rows(rows, ($size, u32::from(value)), (LEGACY, true))
+                self.submit_rows(rows, $size, u32::from(value), LEGACY, true)
             }
 
             pub(crate) fn $rows_async(
@@ -101,7 +103,7 @@ macro_rules! fills {
                 stream: CUstream,
             ) -> Call {
                 let rows = Rows { address: dst, pitch, width, height };
-                self.submit_rows(rows, ($size, u32::from(value)), (stream, false))
+                self.submit_rows(rows, $size, u32::from(value), stream, false)
             }
         )*}
     };

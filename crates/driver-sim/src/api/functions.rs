@@ -188,7 +188,7 @@ impl State {
         value: i32,
     ) -> Call {
         use CUfunction_attribute as A;
-        let most = shared_opt_in(self.config.compute_capability);
+        let most = shared_opt_in(&self.config);
         let found = self.functions.get_mut(function)?;
         match attribute {
             A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => {

@@ -26,7 +26,7 @@ impl State {
             CUlimit::CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT => 2048,
             CUlimit::CU_LIMIT_MAX_L2_FETCH_GRANULARITY => 64,
             CUlimit::CU_LIMIT_PERSISTING_L2_CACHE_SIZE => 11_796_480,
-            CUlimit::CU_LIMIT_SHMEM_SIZE => shared_opt_in(self.config.compute_capability) as usize,
+            CUlimit::CU_LIMIT_SHMEM_SIZE => shared_opt_in(&self.config) as usize,
             CUlimit::CU_LIMIT_CIG_ENABLED => 0,
             _ => return Err(unknown(limit)),
         };

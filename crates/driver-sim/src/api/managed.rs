@@ -102,12 +102,8 @@ impl State {
         }
     }
 
-    fn change_advice(
-        &mut self,
-        (base, range): &(usize, Range<usize>),
-        change: impl Fn(&mut Advice),
-    ) {
-        let found = self.pinned.get_mut(base).and_then(|found| found.advice.as_mut());
+    fn change_advice(&mut self, base: usize, range: &Range<usize>, change: impl Fn(&mut Advice)) {
+        let found = self.pinned.get_mut(&base).and_then(|found| found.advice.as_mut());
         if let Some(ranges) = found {
             ranges.change(range, change);
         }
@@ -132,31 +128,33 @@ impl State {
     ) -> Call {
         use CUmem_advise as A;
         self.current()?;
-        let range = self.managed_range(address, bytes)?;
-        if self.is_pooled(range.0) {
+        let (base, range) = self.managed_range(address, bytes)?;
+        if self.is_pooled(base) {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::ManagedPooled));
         }
         match advice {
             A::CU_MEM_ADVISE_SET_READ_MOSTLY | A::CU_MEM_ADVISE_UNSET_READ_MOSTLY => {
                 let is_set = advice == A::CU_MEM_ADVISE_SET_READ_MOSTLY;
-                self.change_advice(&range, |known| known.is_read_mostly = is_set);
+                self.change_advice(base, &range, |known| known.is_read_mostly = is_set);
             }
             A::CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION => {
-                self.change_advice(&range, |known| known.preferred = None);
+                self.change_advice(base, &range, |known| known.preferred = None);
             }
             A::CU_MEM_ADVISE_SET_PREFERRED_LOCATION => {
                 self.check_location(location)?;
-                self.change_advice(&range, |known| known.preferred = Some(location));
+                self.change_advice(base, &range, |known| known.preferred = Some(location));
             }
             A::CU_MEM_ADVISE_SET_ACCESSED_BY => {
                 self.check_location(location)?;
                 let by = ordinal(location);
-                self.change_advice(&range, |known| known.accessed_by.extend([by]));
+                self.change_advice(base, &range, |known| known.accessed_by.extend([by]));
             }
             A::CU_MEM_ADVISE_UNSET_ACCESSED_BY => {
                 self.check_location(location)?;
                 let by = ordinal(location);
-                self.change_advice(&range, |known| known.accessed_by.retain(|other| *other != by));
+                self.change_advice(base, &range, |known| {
+                    known.accessed_by.retain(|other| *other != by)
+                });
             }
             _ => return Err(invalid(Rule::ManagedAdvice)),
         }
@@ -185,12 +183,12 @@ impl State {
         if flags != 0 {
             return Err(invalid(Rule::ManagedFlags));
         }
-        let range = self.managed_range(address, bytes)?;
+        let (base, range) = self.managed_range(address, bytes)?;
         self.check_location(location)?;
         if let Route::Capture(..) = route {
             return Err(self.unsupported("a prefetch in a captured stream"));
         }
-        self.change_advice(&range, |known| known.prefetched = Some(location));
+        self.change_advice(base, &range, |known| known.prefetched = Some(location));
         Ok(())
     }
 

@@ -23,16 +23,15 @@ const PARTITIONS: u32 = 4;
 impl State {
     /// Resident blocks per SM for a block size and a number of dynamic shared bytes.
     pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
-        let capability = self.config.compute_capability;
         let statically = u64::from(function.program.shared_bytes());
-        let max_shared = u64::from(shared_opt_in(capability));
+        let max_shared = u64::from(shared_opt_in(&self.config));
         let is_allowed = dynamic <= u64::from(function.dynamic_shared_limit);
         if threads > MAX_THREADS || !is_allowed || statically + dynamic > max_shared {
             return 0;
         }
         let per_block = (statically + dynamic).next_multiple_of(128);
         let per_block = per_block + u64::from(RESERVED_SHARED_BYTES);
-        let by_shared = u64::from(shared_per_multiprocessor(capability)) / per_block;
+        let by_shared = u64::from(shared_per_multiprocessor(&self.config)) / per_block;
         let warps = threads.div_ceil(32);
         let per_warp = (registers(function) * 32).next_multiple_of(WARP_REGISTER_UNIT);
         let resident_warps = REGISTERS / PARTITIONS / per_warp * PARTITIONS;
@@ -92,8 +91,7 @@ impl State {
         if self.resident_blocks(found, threads, 0) < blocks {
             return Err(invalid(Rule::OccupancyBlocks));
         }
-        let capability = self.config.compute_capability;
-        let share = shared_per_multiprocessor(capability) / blocks / 128 * 128;
+        let share = shared_per_multiprocessor(&self.config) / blocks / 128 * 128;
         let share = share.saturating_sub(RESERVED_SHARED_BYTES).min(found.dynamic_shared_limit);
         dynamic_shared_bytes.write(share as usize)
     }

@@ -76,7 +76,7 @@ impl State {
             }
             Route::Capture(stream, capture) => {
                 let base = self.reserve(device, bytes as u64)?;
-                self.capture_node((stream, capture), NodeKind::Alloc(base))?;
+                self.capture_node(stream, capture, NodeKind::Alloc(base))?;
                 address.write(base)
             }
         }
@@ -91,7 +91,7 @@ impl State {
     ) -> Result<usize, Refusal> {
         let found = self.pool(pool)?;
         let (kind, granted) = (found.kind, found.granted.clone());
-        let memory = Pinned::pooled(bytes, device, (pool, kind))?;
+        let memory = Pinned::pooled(bytes, device, pool, kind)?;
         self.take_from_pool(pool, bytes as u64)?;
         if kind.is_managed {
             return self.pin(memory);
@@ -127,7 +127,7 @@ impl State {
             }
             Route::Capture(stream, capture) => {
                 self.refuse_freed(self.captures[&capture].graph, address)?;
-                self.capture_node((stream, capture), NodeKind::Free(address)).map(|_| ())
+                self.capture_node(stream, capture, NodeKind::Free(address)).map(|_| ())
             }
         }
     }

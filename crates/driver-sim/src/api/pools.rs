@@ -297,7 +297,8 @@ impl State {
     /// Writes the pool of a memory type at a location.
     fn put_pool(
         &mut self,
-        (pool, location): (Out<CUmemoryPool>, Out<CUmemLocation>),
+        pool: Out<CUmemoryPool>,
+        location: Out<CUmemLocation>,
         r#type: CUmemAllocationType,
         pool_of: fn(&mut Self, PoolKind) -> CUmemoryPool,
     ) -> Call {
@@ -313,7 +314,7 @@ impl State {
         location: Out<CUmemLocation>,
         r#type: CUmemAllocationType,
     ) -> Call {
-        self.put_pool((pool, location), r#type, Self::default_pool)
+        self.put_pool(pool, location, r#type, Self::default_pool)
     }
 
     pub(crate) fn cuMemGetMemPool(
@@ -322,7 +323,7 @@ impl State {
         location: Out<CUmemLocation>,
         r#type: CUmemAllocationType,
     ) -> Call {
-        self.put_pool((pool, location), r#type, Self::current_pool)
+        self.put_pool(pool, location, r#type, Self::current_pool)
     }
 
     pub(crate) fn cuMemSetMemPool(

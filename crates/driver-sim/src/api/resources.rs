@@ -35,7 +35,7 @@ impl Multiprocessors {
         }
         let has_granularity = !self.is_part && config.driver_version >= GRANULARITY_SINCE;
         let Granularity { fewest, alignment, .. } = match has_granularity {
-            true => Granularity::of(config.compute_capability, 0),
+            true => Granularity::of(config, 0),
             false => Granularity::default(),
         };
         let mut resource = CUdevResource {
@@ -86,8 +86,8 @@ impl Granularity {
     /// Source: the chapter about green contexts in cuda.h 13.0; for capability 9, recordings of an
     /// H200. It has 15 smallest groups whose SMs can form clusters: their number depends on the
     /// die.
-    fn of((major, _): (u32, u32), flags: u32) -> Self {
-        match major {
+    fn of(config: &Config, flags: u32) -> Self {
+        match config.compute_capability.0 {
             ..=7 => Self { fewest: 2, alignment: 2, most: None },
             8 => Self { fewest: 4, alignment: 2, most: None },
             _ if flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING != 0 => {
@@ -180,7 +180,7 @@ impl State {
         if min_count > input.count {
             return Err(impossible(Rule::ResourceCount));
         }
-        let granularity = Granularity::of(self.config.compute_capability, flags);
+        let granularity = Granularity::of(&self.config, flags);
         let (size, possible) = granularity.split(min_count, input.count);
         if result.is_null() {
             return groups.write(possible);

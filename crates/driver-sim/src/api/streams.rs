@@ -147,9 +147,7 @@ impl State {
     /// Captures an external event node (`CU_EVENT_RECORD_EXTERNAL`, `CU_EVENT_WAIT_EXTERNAL`).
     pub(super) fn capture_external(&mut self, stream: CUstream, node: NodeKind) -> Call {
         match self.route(stream)? {
-            Route::Capture(stream, capture) => {
-                self.capture_node((stream, capture), node).map(|_| ())
-            }
+            Route::Capture(stream, capture) => self.capture_node(stream, capture, node).map(|_| ()),
             Route::Queue(_) => {
                 Err(refuse(CUresult::CUDA_ERROR_ILLEGAL_STATE, Rule::EventExternalEager))
             }

@@ -196,17 +196,19 @@ impl State {
     /// Adds an operation on a captured stream to the graph.
     pub(crate) fn capture_operation(
         &mut self,
-        captured: (CUstream, u64),
+        stream: CUstream,
+        capture: u64,
         operation: Operation,
     ) -> Result<(), Refusal> {
-        self.capture_node(captured, NodeKind::Operation(operation)).map(|_| ())
+        self.capture_node(stream, capture, NodeKind::Operation(operation)).map(|_| ())
     }
 
     /// Adds a node with the dependencies of a captured stream. It becomes the stream's only
     /// dependency.
     pub(crate) fn capture_node(
         &mut self,
-        (stream, capture): (CUstream, u64),
+        stream: CUstream,
+        capture: u64,
         kind: NodeKind,
     ) -> Result<CUgraphNode, Refusal> {
         let graph = self.captures[&capture].graph;

@@ -51,7 +51,8 @@ impl Pinned {
     pub(crate) fn pooled(
         bytes: usize,
         device: usize,
-        (pool, kind): (CUmemoryPool, PoolKind),
+        pool: CUmemoryPool,
+        kind: PoolKind,
     ) -> Result<Self, Refusal> {
         let mut made = Self::new(bytes, device, 0)?;
         made.pool = Some(pool);

@@ -34,16 +34,16 @@ pub(crate) struct Strides {
 impl Strides {
     /// The strides of the source, unless it is an array.
     pub(crate) fn of_source(given: &CUDA_MEMCPY3D) -> Self {
-        Self::of(given, given.srcXInBytes, (given.srcPitch, given.srcHeight))
+        Self::of(given, given.srcXInBytes, given.srcPitch, given.srcHeight)
     }
 
     /// The strides of the destination, unless it is an array.
     pub(crate) fn of_target(given: &CUDA_MEMCPY3D) -> Self {
-        Self::of(given, given.dstXInBytes, (given.dstPitch, given.dstHeight))
+        Self::of(given, given.dstXInBytes, given.dstPitch, given.dstHeight)
     }
 
     /// A pitch of 0 means rows without gaps, and a height of 0 slices without gaps.
-    fn of(given: &CUDA_MEMCPY3D, x: usize, (pitch, height): (usize, usize)) -> Self {
+    fn of(given: &CUDA_MEMCPY3D, x: usize, pitch: usize, height: usize) -> Self {
         // Saturates: a row that ends beyond the last address exceeds every pitch.
         let row = x.saturating_add(given.WidthInBytes);
         Self {
@@ -87,7 +87,11 @@ unsafe impl Send for Copy {}
 unsafe impl Sync for Copy {}
 
 /// A row of bytes to copy: offset at the source, offset at the target, length.
-type Row = (usize, usize, usize);
+struct Row {
+    from: usize,
+    to: usize,
+    bytes: usize,
+}
 
 impl Copy {
     /// Whether it reads or writes pageable memory when it runs.
@@ -105,9 +109,11 @@ impl Copy {
         slices.flat_map(move |z| (0..given.Height).map(move |y| (y, z))).map(move |(y, z)| {
             let source_row = given.srcY + y + (given.srcZ + z) * from.height;
             let target_row = given.dstY + y + (given.dstZ + z) * to.height;
-            let source = given.srcXInBytes + source_row * from.pitch;
-            let target = given.dstXInBytes + target_row * to.pitch;
-            (source, target, given.WidthInBytes)
+            Row {
+                from: given.srcXInBytes + source_row * from.pitch,
+                to: given.dstXInBytes + target_row * to.pitch,
+                bytes: given.WidthInBytes,
+            }
         })
     }
 
@@ -144,7 +150,7 @@ impl Copy {
         self.rows().try_for_each(|row| self.run_row(memory, row))
     }
 
-    fn run_row(&self, memory: &Memory, (from, to, bytes): Row) -> Result<(), MemoryError> {
+    fn run_row(&self, memory: &Memory, Row { from, to, bytes }: Row) -> Result<(), MemoryError> {
         let ends = (self.source.device_address(), self.target.device_address());
         if let (Some(source), Some(target)) = ends {
             return memory.copy(target + to as u64, source + from as u64, bytes as u64);

@@ -184,7 +184,7 @@ const CHECKS: [(A, Check); 37] = [
         assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &pool_properties())), SUCCESS);
         let code = cu!(machine, cuMemAllocFromPoolAsync(&mut address, 4, pool, stream));
         assert_eq!(code, SUCCESS);
-        assert_eq!(machine.launch(c"store", (address, 6), stream), SUCCESS);
+        assert_eq!(machine.launch(c"store", address, 6, stream), SUCCESS);
         assert_eq!(machine.sync(stream), SUCCESS);
         assert_eq!(machine.peek(address), 6);
         assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS);
@@ -374,9 +374,9 @@ fn pool_properties() -> CUmemPoolProps {
 }
 
 /// A machine that also returns unattested errors.
-fn machine_of(compute_capability: (u32, u32), recorded_attributes: bool) -> Machine {
+fn machine_of(major: u32, minor: u32, recorded_attributes: bool) -> Machine {
     Machine::with(Config {
-        compute_capability,
+        compute_capability: (major, minor),
         recorded_attributes,
         attested_only: false,
         memory_bytes: 1 << 28,
@@ -388,8 +388,8 @@ fn machine_of(compute_capability: (u32, u32), recorded_attributes: bool) -> Mach
 #[test]
 fn a_nonzero_attribute_is_a_fact_or_works() {
     let checks = BTreeMap::from(CHECKS);
-    for capability in [(9, 0), (8, 6), (8, 0)] {
-        let machine = machine_of(capability, false);
+    for (major, minor) in [(9, 0), (8, 6), (8, 0)] {
+        let machine = machine_of(major, minor, false);
         for attribute in (1..148).map(A) {
             let value = get(&machine, attribute);
             match checks.get(&attribute) {
@@ -404,8 +404,8 @@ fn a_nonzero_attribute_is_a_fact_or_works() {
 
 #[test]
 fn a_device_has_clusters_and_tensor_maps_from_9_0_on() {
-    for (capability, expected) in [((8, 6), 0), ((9, 0), 1), ((10, 0), 1)] {
-        let machine = machine_of(capability, false);
+    for ((major, minor), expected) in [((8, 6), 0), ((9, 0), 1), ((10, 0), 1)] {
+        let machine = machine_of(major, minor, false);
         assert_eq!(get(&machine, A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), expected);
         let maps = get(&machine, A::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED);
         assert_eq!(maps, expected);
@@ -417,7 +417,7 @@ fn a_device_has_clusters_and_tensor_maps_from_9_0_on() {
 fn memory_is_not_shared_with_other_processes_or_cards() {
     use CUpointer_attribute as P;
     for recorded in [false, true] {
-        let machine = machine_of((9, 0), recorded);
+        let machine = machine_of(9, 0, recorded);
         let word = machine.zero();
         let capable = [
             P::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,

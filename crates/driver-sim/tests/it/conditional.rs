@@ -93,7 +93,8 @@ impl Machine {
         &self,
         graph: CUgraph,
         after: &[CUgraphNode],
-        (handle, r#type): (CUgraphConditionalHandle, CUgraphConditionalNodeType),
+        handle: CUgraphConditionalHandle,
+        r#type: CUgraphConditionalNodeType,
     ) -> (CUgraphNode, CUgraph) {
         let (mut node, mut given) =
             (CUgraphNode::NULL, self.conditional_parameters(handle, r#type));
@@ -112,8 +113,10 @@ impl Machine {
         &self,
         graph: CUgraph,
         after: &[CUgraphNode],
-        (module, name): (CUmodule, &std::ffi::CStr),
-        (mut handle, mut other): (u64, u64),
+        module: CUmodule,
+        name: &std::ffi::CStr,
+        mut handle: u64,
+        mut other: u64,
     ) -> CUgraphNode {
         let (mut func, mut node) = (CUfunction::NULL, CUgraphNode::NULL);
         let code = cu!(self, cuModuleGetFunction(&mut func, module, name.as_ptr()));
@@ -149,8 +152,8 @@ fn a_kernel_controls_the_iterations_of_a_loop() {
     let module = machine.load(KERNELS).expect("the kernels load");
     let (graph, words) = (machine.graph(), machine.words(&[0, 5, 0, 9]));
     let handle = machine.handle(graph, Some(1));
-    let (_, body) = machine.conditional(graph, &[], (handle, WHILE));
-    machine.kernel(body, &[], (module, c"count_down"), (handle, words));
+    let (_, body) = machine.conditional(graph, &[], handle, WHILE);
+    machine.kernel(body, &[], module, c"count_down", handle, words);
     assert_eq!(machine.outcome(graph), SUCCESS);
     assert_eq!([machine.peek(words), machine.peek(words + 4)], [5, 0]);
 }
@@ -163,13 +166,13 @@ fn a_body_runs_at_the_position_of_its_node() {
         let module = machine.load(KERNELS).expect("the kernels load");
         let (graph, words) = (machine.graph(), machine.words(&[0, 3, 0, 0]));
         let [handle, second] = [(); 2].map(|()| machine.handle(graph, None));
-        let first = machine.kernel(graph, &[], (module, c"set"), (handle, 1));
-        let (node, body) = machine.conditional(graph, &[first], (handle, WHILE));
-        machine.kernel(body, &[], (module, c"count_down"), (handle, words));
+        let first = machine.kernel(graph, &[], module, c"set", handle, 1);
+        let (node, body) = machine.conditional(graph, &[first], handle, WHILE);
+        machine.kernel(body, &[], module, c"count_down", handle, words);
         // The words are 3 and 0 now, so this results in 4 and -1.
-        let last = machine.kernel(graph, &[node], (module, c"count_down"), (second, words));
-        let (_, body) = machine.conditional(graph, &[last], (second, IF));
-        machine.kernel(body, &[], (module, c"count_down"), (second, words + 8));
+        let last = machine.kernel(graph, &[node], module, c"count_down", second, words);
+        let (_, body) = machine.conditional(graph, &[last], second, IF);
+        machine.kernel(body, &[], module, c"count_down", second, words + 8);
         assert_eq!(machine.outcome(graph), SUCCESS);
         let values = [0, 4, 8].map(|offset| machine.peek(words + offset));
         assert_eq!(values, [4, u32::MAX, 1], "seed {seed}");
@@ -181,7 +184,7 @@ fn an_unset_value_is_undefined() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, None);
-    machine.conditional(graph, &[], (handle, IF));
+    machine.conditional(graph, &[], handle, IF);
     assert_eq!(machine.outcome(graph), UNKNOWN);
     machine.assert_said(
         DiagnosticKind::Undefined,
@@ -194,7 +197,7 @@ fn an_endless_conditional_loop_is_stopped() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, Some(1));
-    machine.conditional(graph, &[], (handle, WHILE));
+    machine.conditional(graph, &[], handle, WHILE);
     let start = Instant::now();
     assert_eq!(machine.outcome(graph), UNKNOWN);
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
@@ -227,7 +230,7 @@ fn bodies_are_drawn_inside_their_node() {
     let machine = Machine::new();
     let graph = machine.graph();
     let handle = machine.handle(graph, Some(1));
-    let (_, body) = machine.conditional(graph, &[], (handle, IF));
+    let (_, body) = machine.conditional(graph, &[], handle, IF);
     let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
     assert_eq!(cu!(machine, cuGraphAddEmptyNode(&mut node, body, none, 0)), SUCCESS);
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -247,7 +250,7 @@ fn nesting_of_bodies_has_a_limit() {
     let mut inner = graph;
     for _ in 0..65 {
         let handle = machine.handle(graph, Some(1));
-        (_, inner) = machine.conditional(inner, &[], (handle, IF));
+        (_, inner) = machine.conditional(inner, &[], handle, IF);
     }
     let handle = machine.handle(inner, Some(1));
     let (mut node, mut given) = (CUgraphNode::NULL, machine.conditional_parameters(handle, IF));
@@ -264,7 +267,7 @@ fn a_graph_with_conditional_nodes_does_not_become_a_child() {
     let machine = Machine::new();
     let (graph, outer, plain) = (machine.graph(), machine.graph(), machine.graph());
     let handle = machine.handle(graph, Some(1));
-    machine.conditional(graph, &[], (handle, IF));
+    machine.conditional(graph, &[], handle, IF);
     let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
     let code = cu!(machine, cuGraphAddChildGraphNode(&mut node, outer, none, 0, plain));
     assert_eq!(code, SUCCESS);

@@ -24,8 +24,8 @@ fn assert_sticky(machine: &Machine, stream: CUstream, code: CUresult) {
 fn a_fault_surfaces_at_a_later_call_and_stays() {
     let machine = Machine::new();
     let stream = machine.stream();
-    assert_eq!(machine.launch(c"store", (64, 1), stream), SUCCESS, "the launch itself succeeds");
-    assert_eq!(machine.launch(c"store", (machine.zero(), 1), stream), SUCCESS);
+    assert_eq!(machine.launch(c"store", 64, 1, stream), SUCCESS, "the launch itself succeeds");
+    assert_eq!(machine.launch(c"store", machine.zero(), 1, stream), SUCCESS);
     assert_sticky(&machine, stream, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     let said = machine.diagnostics(DiagnosticKind::Fault);
     assert_eq!(said.len(), 1);
@@ -46,7 +46,7 @@ fn freed_memory_is_out_of_bounds() {
 fn a_replay_through_a_dangling_pointer_is_detected() {
     let machine = Machine::new();
     let (graph, word, stream) = (machine.graph(), machine.zero(), machine.stream());
-    machine.add(graph, (c"store", word, 1), &[]);
+    machine.add(graph, c"store", word, 1, &[]);
     let exec = machine.instantiate(graph).unwrap();
     machine.run(exec);
     assert_eq!(cu!(machine, cuMemFree_v2(word)), SUCCESS);
@@ -60,7 +60,7 @@ fn a_replay_through_a_dangling_pointer_is_detected() {
 fn misaligned_accesses_and_traps_have_their_codes() {
     let machine = Machine::new();
     let (word, stream) = (machine.words(&[0, 0]), machine.stream());
-    assert_eq!(machine.launch(c"store", (word + 1, 1), stream), SUCCESS);
+    assert_eq!(machine.launch(c"store", word + 1, 1, stream), SUCCESS);
     assert_sticky(&machine, stream, CUresult::CUDA_ERROR_MISALIGNED_ADDRESS);
 
     let machine = Machine::new();
@@ -134,7 +134,7 @@ fn a_replay_of_a_fill_of_freed_memory_is_detected() {
 fn a_faulted_device_is_lost_for_the_process() {
     let machine = Machine::new();
     let stream = machine.stream();
-    assert_eq!(machine.launch(c"store", (64, 1), stream), SUCCESS);
+    assert_eq!(machine.launch(c"store", 64, 1, stream), SUCCESS);
     assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRelease_v2(0)), SUCCESS);
     assert!(machine.simulator.live().is_empty(), "{}", machine.simulator.live());

@@ -78,7 +78,7 @@ fn memory_of_a_graph_is_allocated_from_a_launch_to_a_free() {
     let machine = Machine::new();
     let graph = machine.graph();
     let (node, address) = machine.allocate_in(graph, 4);
-    machine.add(graph, (c"append", address, 7), &[node]);
+    machine.add(graph, c"append", address, 7, &[node]);
     let exec = machine.instantiate(graph).unwrap();
     let before = machine.simulator.live().allocations;
     assert_eq!(machine.try_launch(exec), SUCCESS);
@@ -119,7 +119,7 @@ fn a_stream_waits_for_the_event_that_a_graph_records() {
     let (mut event, mut node, mut other) = (CUevent::NULL, CUgraphNode::NULL, CUstream::NULL);
     assert_eq!(cu!(machine, cuEventCreate(&mut event, 0)), SUCCESS);
     assert_eq!(cu!(machine, cuStreamCreate(&mut other, 1)), SUCCESS);
-    let written = machine.add(graph, (c"append", word, 5), &[]);
+    let written = machine.add(graph, c"append", word, 5, &[]);
     let code = cu!(machine, cuGraphAddEventRecordNode(&mut node, graph, &written, 1, event));
     assert_eq!(code, SUCCESS);
     let exec = machine.instantiate(graph).unwrap();
@@ -154,9 +154,9 @@ fn the_high_watermark_of_graph_memory_is_kept_until_reset() {
 fn a_destroyed_node_is_removed_from_its_neighbours() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"store", word, 1), &[]);
-    let second = machine.add(graph, (c"store", word, 2), &[first]);
-    let third = machine.add(graph, (c"store", word, 3), &[first, second]);
+    let first = machine.add(graph, c"store", word, 1, &[]);
+    let second = machine.add(graph, c"store", word, 2, &[first]);
+    let third = machine.add(graph, c"store", word, 3, &[first, second]);
     assert_eq!(cu!(machine, cuGraphDestroyNode(second)), SUCCESS);
     let (mut nodes, mut count) = ([CUgraphNode::NULL; 4], 4);
     let place = nodes.as_mut_ptr();
@@ -171,8 +171,8 @@ fn a_destroyed_node_is_removed_from_its_neighbours() {
 fn a_clone_has_the_kinds_of_edges_and_the_attributes_of_the_original() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"store", word, 1), &[]);
-    let second = machine.add(graph, (c"store", word, 2), &[]);
+    let first = machine.add(graph, c"store", word, 1, &[]);
+    let second = machine.add(graph, c"store", word, 2, &[]);
     let kind = CUgraphEdgeData { from_port: 1, r#type: 1, ..Default::default() };
     let driver = machine.simulator.table();
     let depend = driver.cuGraphAddDependencies_v2.expect("a driver of today has it");
@@ -242,8 +242,8 @@ fn a_free_waits_for_the_launch_that_allocates() {
     let machine = Machine::new();
     let (graph, stream, word) = (machine.graph(), machine.stream(), machine.zero());
     let (node, address) = machine.allocate_in(graph, 4);
-    let written = machine.add(graph, (c"store", address, 3), &[node]);
-    machine.add(graph, (c"store", word, 3), &[written]);
+    let written = machine.add(graph, c"store", address, 3, &[node]);
+    machine.add(graph, c"store", word, 3, &[written]);
     let exec = machine.instantiate(graph).unwrap();
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
     assert_eq!(cu!(machine, cuMemFree_v2(address)), SUCCESS);

@@ -15,8 +15,13 @@ impl Machine {
         CUDA_KERNEL_NODE_PARAMS { func, kernelParams, ..Default::default() }
     }
 
-    fn set_exec(&self, exec: CUgraphExec, node: CUgraphNode, to: (u64, u32)) -> CUresult {
-        let (mut address, mut word) = to;
+    fn set_exec(
+        &self,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        mut address: u64,
+        mut word: u32,
+    ) -> CUresult {
         let mut list = [(&raw mut address).cast(), (&raw mut word).cast()];
         let parameters = self.store(&mut list);
         cu!(self, cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters))
@@ -32,7 +37,7 @@ impl Machine {
 fn an_instantiated_graph_is_a_copy_of_the_template() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let node = machine.add(graph, (c"store", word, 1), &[]);
+    let node = machine.add(graph, c"store", word, 1, &[]);
     let exec = machine.instantiate(graph).unwrap();
     let (mut address, mut value) = (word, 2u32);
     let mut list = [(&raw mut address).cast(), (&raw mut value).cast()];
@@ -48,7 +53,7 @@ fn an_instantiated_graph_is_a_copy_of_the_template() {
 fn node_parameters_can_be_queried() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let node = machine.add(graph, (c"store", word, 0xabcd), &[]);
+    let node = machine.add(graph, c"store", word, 0xabcd, &[]);
     let mut asked = CUDA_KERNEL_NODE_PARAMS::default();
     assert_eq!(cu!(machine, cuGraphKernelNodeGetParams_v2(node, &mut asked)), SUCCESS);
     assert_eq!(asked.func, machine.function(c"store"));
@@ -74,11 +79,11 @@ fn node_parameters_can_be_queried() {
 fn new_parameters_hold_for_later_launches_only() {
     let machine = Machine::new();
     let (graph, first, second) = (machine.graph(), machine.zero(), machine.zero());
-    let node = machine.add(graph, (c"store", first, 1), &[]);
+    let node = machine.add(graph, c"store", first, 1, &[]);
     let exec = machine.instantiate(graph).unwrap();
     let stream = machine.stream();
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
-    assert_eq!(machine.set_exec(exec, node, (second, 2)), SUCCESS);
+    assert_eq!(machine.set_exec(exec, node, second, 2), SUCCESS);
     assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!((machine.peek(first), machine.peek(second)), (1, 2));
@@ -88,12 +93,12 @@ fn new_parameters_hold_for_later_launches_only() {
 fn nodes_of_other_graphs_and_of_destroyed_ones_are_refused() {
     let machine = Machine::new();
     let (graph, other, word) = (machine.graph(), machine.graph(), machine.zero());
-    let node = machine.add(graph, (c"store", word, 1), &[]);
-    let other_graph = machine.add(other, (c"store", word, 1), &[]);
+    let node = machine.add(graph, c"store", word, 1, &[]);
+    let other_graph = machine.add(other, c"store", word, 1, &[]);
     let exec = machine.instantiate(graph).unwrap();
-    assert_eq!(machine.set_exec(exec, other_graph, (word, 2)), INVALID_VALUE);
+    assert_eq!(machine.set_exec(exec, other_graph, word, 2), INVALID_VALUE);
     assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
-    assert_eq!(machine.set_exec(exec, node, (word, 2)), CUresult::CUDA_ERROR_UNKNOWN);
+    assert_eq!(machine.set_exec(exec, node, word, 2), CUresult::CUDA_ERROR_UNKNOWN);
     assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
 }
 
@@ -134,8 +139,8 @@ fn an_update_copies_the_parameters_of_a_graph_of_the_same_shape() {
     let word = machine.zero();
     let make = |digits: [u32; 2]| {
         let graph = machine.graph();
-        let first = machine.add(graph, (c"append", word, digits[0]), &[]);
-        machine.add(graph, (c"append", word, digits[1]), &[first]);
+        let first = machine.add(graph, c"append", word, digits[0], &[]);
+        machine.add(graph, c"append", word, digits[1], &[first]);
         graph
     };
     let exec = machine.instantiate(make([1, 2])).unwrap();
@@ -151,25 +156,25 @@ fn an_update_to_another_shape_is_refused_and_changes_nothing() {
     use CUgraphExecUpdateResult as R;
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"append", word, 1), &[]);
-    machine.add(graph, (c"append", word, 2), &[first]);
+    let first = machine.add(graph, c"append", word, 1, &[]);
+    machine.add(graph, c"append", word, 2, &[first]);
     let exec = machine.instantiate(graph).unwrap();
     let refused = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 
     let fewer = machine.graph();
-    machine.add(fewer, (c"append", word, 3), &[]);
+    machine.add(fewer, c"append", word, 3, &[]);
     let (code, info) = machine.update(exec, fewer);
     let topology = R::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     assert_eq!((code, info.result), (refused, topology));
 
     let no_edge = machine.graph();
-    let loose = machine.add(no_edge, (c"append", word, 3), &[]);
-    machine.add(no_edge, (c"append", word, 4), &[]);
+    let loose = machine.add(no_edge, c"append", word, 3, &[]);
+    machine.add(no_edge, c"append", word, 4, &[]);
     let (code, info) = machine.update(exec, no_edge);
     assert_eq!((code, info.result, info.errorNode), (refused, topology, loose));
 
     let other_type = machine.graph();
-    let first = machine.add(other_type, (c"append", word, 3), &[]);
+    let first = machine.add(other_type, c"append", word, 3, &[]);
     let mut empty = CUgraphNode::NULL;
     assert_eq!(cu!(machine, cuGraphAddEmptyNode(&mut empty, other_type, &first, 1)), SUCCESS);
     let (code, info) = machine.update(exec, other_type);

@@ -22,7 +22,9 @@ impl Machine {
     pub(crate) fn add(
         &self,
         graph: CUgraph,
-        (kernel, address, word): (&CStr, CUdeviceptr, u32),
+        kernel: &CStr,
+        address: CUdeviceptr,
+        word: u32,
         dependencies: &[CUgraphNode],
     ) -> CUgraphNode {
         let (mut address, mut word, mut node) = (address, word, CUgraphNode::NULL);
@@ -48,10 +50,10 @@ fn nodes_run_in_all_topological_orders_and_no_other() {
     let run = |seed, edges: bool| {
         let machine = Machine::seeded(seed);
         let (graph, word) = (machine.graph(), machine.zero());
-        let first = machine.add(graph, (c"append", word, 1), &[]);
+        let first = machine.add(graph, c"append", word, 1, &[]);
         let dependencies: &[_] = if edges { &[first] } else { &[] };
-        machine.add(graph, (c"append", word, 2), dependencies);
-        machine.add(graph, (c"append", word, 3), dependencies);
+        machine.add(graph, c"append", word, 2, dependencies);
+        machine.add(graph, c"append", word, 3, dependencies);
         machine.run(machine.instantiate(graph).unwrap());
         machine.peek(word)
     };
@@ -65,8 +67,8 @@ fn nodes_run_in_all_topological_orders_and_no_other() {
 fn a_graph_returns_its_nodes_and_edges() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"append", word, 1), &[]);
-    let second = machine.add(graph, (c"append", word, 2), &[first]);
+    let first = machine.add(graph, c"append", word, 1, &[]);
+    let second = machine.add(graph, c"append", word, 2, &[first]);
     let mut third = CUgraphNode::NULL;
     let none = std::ptr::null();
     assert_eq!(cu!(machine, cuGraphAddEmptyNode(&mut third, graph, none, 0)), SUCCESS);
@@ -93,8 +95,8 @@ fn a_graph_returns_its_nodes_and_edges() {
 fn a_cycle_is_detected_at_instantiation() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"append", word, 1), &[]);
-    let second = machine.add(graph, (c"append", word, 2), &[first]);
+    let first = machine.add(graph, c"append", word, 1, &[]);
+    let second = machine.add(graph, c"append", word, 2, &[first]);
     assert_eq!(cu!(machine, cuGraphAddDependencies(graph, &second, &first, 1)), SUCCESS);
     assert_eq!(machine.instantiate(graph), Err(INVALID_VALUE));
     let instantiate = machine.simulator.table().cuGraphInstantiateWithParams;
@@ -150,13 +152,13 @@ fn copies_and_fills_are_nodes() {
 fn a_child_graph_is_a_copy() {
     let machine = Machine::new();
     let (graph, child, word) = (machine.graph(), machine.graph(), machine.zero());
-    machine.add(child, (c"append", word, 1), &[]);
+    machine.add(child, c"append", word, 1, &[]);
     let mut node = CUgraphNode::NULL;
     let none = std::ptr::null();
     let code = cu!(machine, cuGraphAddChildGraphNode(&mut node, graph, none, 0, child));
     assert_eq!(code, SUCCESS);
-    machine.add(child, (c"append", word, 2), &[]);
-    machine.add(graph, (c"append", word, 3), &[node]);
+    machine.add(child, c"append", word, 2, &[]);
+    machine.add(graph, c"append", word, 3, &[node]);
     assert_eq!(cu!(machine, cuGraphDestroy(child)), SUCCESS);
     machine.run(machine.instantiate(graph).unwrap());
     assert_eq!(machine.peek(word), 0x13);
@@ -175,8 +177,8 @@ fn launches_of_one_graph_do_not_overlap_even_on_two_streams() {
     for seed in 0..8 {
         let machine = Machine::seeded(seed);
         let (graph, word) = (machine.graph(), machine.zero());
-        let first = machine.add(graph, (c"append", word, 1), &[]);
-        machine.add(graph, (c"append", word, 2), &[first]);
+        let first = machine.add(graph, c"append", word, 1, &[]);
+        machine.add(graph, c"append", word, 2, &[first]);
         let exec = machine.instantiate(graph).unwrap();
         for _ in 0..2 {
             assert_eq!(cu!(machine, cuGraphLaunch(exec, machine.stream())), SUCCESS);
@@ -191,9 +193,9 @@ fn launches_of_one_graph_do_not_overlap_even_on_two_streams() {
 fn dot_output_has_kernels_edges_and_child_graphs() {
     let machine = Machine::new();
     let (graph, inner, word) = (machine.graph(), machine.graph(), machine.zero());
-    let first = machine.add(graph, (c"append", word, 1), &[]);
-    machine.add(graph, (c"store", word, 2), &[first]);
-    machine.add(inner, (c"append", word, 3), &[]);
+    let first = machine.add(graph, c"append", word, 1, &[]);
+    machine.add(graph, c"store", word, 2, &[first]);
+    machine.add(inner, c"append", word, 3, &[]);
     let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
     assert_eq!(cu!(machine, cuGraphAddChildGraphNode(&mut node, graph, none, 0, inner)), SUCCESS);
     let path = std::env::temp_dir().join(format!("simulated-{}.dot", std::process::id()));

@@ -21,7 +21,7 @@ impl Machine {
 
     /// Adds a text to a linker.
     fn add_text(&self, link: CUlinkState, text: &CStr) -> CUresult {
-        self.add_input(link, CUjitInputType::CU_JIT_INPUT_PTX, (c"text", text.to_bytes_with_nul()))
+        self.add_input(link, CUjitInputType::CU_JIT_INPUT_PTX, c"text", text.to_bytes_with_nul())
     }
 
     /// Adds an input with a name.
@@ -29,7 +29,8 @@ impl Machine {
         &self,
         link: CUlinkState,
         kind: CUjitInputType,
-        (name, bytes): (&CStr, &[u8]),
+        name: &CStr,
+        bytes: &[u8],
     ) -> CUresult {
         let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
         let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -83,7 +84,7 @@ fn the_log_of_a_linker_names_an_undefined_function_and_its_caller() {
     let calls = ".extern .func far();\n.visible .entry e() { call.uni far; ret; }\n";
     let text = part("7.0", calls);
     let kind = CUjitInputType::CU_JIT_INPUT_PTX;
-    assert_eq!(machine.add_input(link, kind, (c"caller", text.to_bytes_with_nul())), SUCCESS);
+    assert_eq!(machine.add_input(link, kind, c"caller", text.to_bytes_with_nul()), SUCCESS);
     assert_eq!(machine.complete(link, c"e"), Err(CUresult::CUDA_ERROR_INVALID_SOURCE));
     let said = CStr::from_bytes_until_nul(&log).expect("a log ends in a zero byte");
     assert_eq!(said, c"error   : Undefined reference to 'far' in 'caller'");
@@ -279,7 +280,7 @@ fn archive(member: &str) -> Vec<u8> {
 
 impl Machine {
     fn add_library(&self, link: CUlinkState, bytes: &[u8]) -> CUresult {
-        self.add_input(link, CUjitInputType::CU_JIT_INPUT_LIBRARY, (c"library", bytes))
+        self.add_input(link, CUjitInputType::CU_JIT_INPUT_LIBRARY, c"library", bytes)
     }
 
     /// Completes a link. Returns a kernel of the result, or the code of the failed call.

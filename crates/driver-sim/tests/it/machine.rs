@@ -139,7 +139,8 @@ impl Machine {
     pub(crate) fn launch(
         &self,
         kernel: &CStr,
-        (address, word): (CUdeviceptr, u32),
+        address: CUdeviceptr,
+        word: u32,
         stream: CUstream,
     ) -> CUresult {
         let function = self.function(kernel);
@@ -150,7 +151,7 @@ impl Machine {
     }
 
     pub(crate) fn append(&self, address: CUdeviceptr, digit: u32, stream: CUstream) -> CUresult {
-        self.launch(c"append", (address, digit), stream)
+        self.launch(c"append", address, digit, stream)
     }
 
     pub(crate) fn sync(&self, stream: CUstream) -> CUresult {

@@ -151,7 +151,7 @@ fn optional_functions_depend_on_the_version() {
 fn a_graph_whose_module_was_unloaded_is_undefined() {
     let machine = Machine::new();
     let (graph, word, stream) = (machine.graph(), machine.zero(), machine.stream());
-    machine.add(graph, (c"store", word, 1), &[]);
+    machine.add(graph, c"store", word, 1, &[]);
     let exec = machine.instantiate(graph).unwrap();
     assert_eq!(cu!(machine, cuModuleUnload(machine.module)), SUCCESS);
     let launch = cu!(machine, cuGraphLaunch(exec, stream));

@@ -79,7 +79,7 @@ fn a_graph_discarded_with_its_capture_releases_its_objects() {
     let (stream, graph, word) = (machine.stream(), machine.graph(), machine.zero());
     let entry = Entry { log: &log, number: 5 };
     machine.hold(graph, &entry);
-    let node = machine.add(graph, (c"store", word, 1), &[]);
+    let node = machine.add(graph, c"store", word, 1, &[]);
     assert_eq!(begin_into(&machine, stream, graph, &[]), SUCCESS);
     assert_eq!(cu!(machine, cuStreamDestroy_v2(stream)), SUCCESS);
     assert_eq!(*log.lock().unwrap(), [5]);

@@ -175,7 +175,7 @@ fn the_prompt_order_runs_nodes_in_order_of_addition() {
         let machine = prompt(seed);
         let (word, graph) = (machine.zero(), machine.graph());
         for digit in 1..=4 {
-            machine.add(graph, (c"append", word, digit), &[]);
+            machine.add(graph, c"append", word, digit, &[]);
         }
         let exec = machine.instantiate(graph).expect("the graph is valid");
         assert_eq!(cu!(machine, cuGraphLaunch(exec, machine.stream())), SUCCESS);

@@ -68,7 +68,7 @@ impl Drop for Inner {
         let (driver, raw) = (self.driver.clone(), self.hot_path.raw);
         let (releases, service, device) = (self.releases.clone(), self.service, self.device);
         let end = move |_: &Driver| {
-            end_context(&driver, raw, &releases, (service, device));
+            end_context(&driver, raw, &releases, service, device);
             Ok(())
         };
         let (driver, releases) = (self.driver.clone(), self.releases.clone());
@@ -89,7 +89,8 @@ fn end_context(
     driver: &Driver,
     raw: CUcontext,
     releases: &Releases,
-    (service, device): (CUstream, CUdevice),
+    service: CUstream,
+    device: CUdevice,
 ) {
     let (table, mut before) = (driver.table(), CUcontext::NULL);
     // SAFETY: every object made in the context held a clone of it, so only these are left.

@@ -122,10 +122,10 @@ impl<T: Pod> DeviceBuffer<T> {
         len: usize,
         owner: Owner,
     ) -> Self {
-        Self::owned_by(owner, (context, address), len)
+        Self::owned_by(context, address, len, owner)
     }
 
-    fn owned_by(owner: Owner, (context, address): (&Context, CUdeviceptr), len: usize) -> Self {
+    fn owned_by(context: &Context, address: CUdeviceptr, len: usize, owner: Owner) -> Self {
         let context = context.clone();
         let allocation = Arc::new(Allocation { context, address, owner: Some(owner) });
         Self { allocation, len, element: PhantomData }
@@ -135,11 +135,12 @@ impl<T: Pod> DeviceBuffer<T> {
     /// the pool. The buffer is filled with `pattern`, if given.
     pub(super) fn pooled(
         context: &Context,
-        (address, pooled): (CUdeviceptr, Owner),
+        address: CUdeviceptr,
         len: usize,
+        pooled: Owner,
         pattern: Option<u32>,
     ) -> Result<Self> {
-        let buffer = Self::owned_by(pooled, (context, address), len);
+        let buffer = Self::owned_by(context, address, len, pooled);
         pattern.map_or(Ok(()), |pattern| buffer.fill(pattern))?;
         Ok(buffer)
     }

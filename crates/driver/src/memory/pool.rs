@@ -50,7 +50,6 @@ use super::device::allocated_bytes;
 use super::gaps::Gaps;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::owner::Owner;
 
 /// Alignment of parts, as of driver allocations.
 const ALIGNMENT: usize = 256;
@@ -156,8 +155,8 @@ impl MemoryPool {
     fn filled<T: Pod>(&self, len: usize, pattern: Option<u32>) -> Result<DeviceBuffer<T>> {
         let requested = allocated_bytes(len.saturating_mul(size_of::<T>()));
         let block = self.block(requested)?;
-        let memory = (block.address(), Arc::new(block) as Owner);
-        DeviceBuffer::pooled(self.context(), memory, len, pattern)
+        let (address, block) = (block.address(), Arc::new(block));
+        DeviceBuffer::pooled(self.context(), address, len, block, pattern)
     }
 
     fn block(&self, requested: usize) -> Result<Block> {

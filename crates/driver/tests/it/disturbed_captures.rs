@@ -39,7 +39,7 @@ struct Outcome {
 }
 
 /// Captures on this thread for a while, and lets another one call `disturb` in a loop.
-fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Disturb)) -> Outcome {
+fn disturbed([driver, other]: &[Driver; 2], name: &'static str, disturb: Disturb) -> Outcome {
     let (device, rounds) = (device_of(driver), AtomicU32::new(0));
     let buffer = DeviceBuffer::zeroed(&device.context, 8).unwrap();
     let failure = OnceLock::new();
@@ -112,7 +112,7 @@ fn no_capture_is_lost_by_what_another_thread_does() {
     // In a separate process, because other tests would serialize the two threads.
     alone(&format!("disturbed_captures::{name}"), |_| {
         let drivers = loaded_twice();
-        let outcomes = THROUGH_THE_API.map(|case| disturbed(&drivers, case));
+        let outcomes = THROUGH_THE_API.map(|(name, disturb)| disturbed(&drivers, name, disturb));
         eprintln!("{}", table(&outcomes));
         for Outcome { name, captures, rounds, .. } in &outcomes {
             assert!(*captures > 0 && *rounds > 0, "{name}: nothing was tried");

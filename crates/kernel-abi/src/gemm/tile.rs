@@ -70,21 +70,32 @@ impl TileConfig {
     const fn simt(
         shape: [u32; 2],
         thread_tile: [u32; 2],
-        [k, slices, stages, min]: [u32; 4],
+        slice_k: u32,
+        slices: u32,
+        stages: u32,
+        min_blocks_per_sm: u32,
     ) -> Self {
-        let mainloop = Mainloop::Simt { thread_tile, slice_k: k, slices, stages };
-        Self { shape, mainloop, min_blocks_per_sm: min }
+        let mainloop = Mainloop::Simt { thread_tile, slice_k, slices, stages };
+        Self { shape, mainloop, min_blocks_per_sm }
     }
 
-    const fn mma_sync(shape: [u32; 2], warps: [u32; 2], [k, slices, min]: [u32; 3]) -> Self {
-        let mainloop = Mainloop::MmaSync { warps, slice_k: k, slices };
-        Self { shape, mainloop, min_blocks_per_sm: min }
+    const fn mma_sync(
+        shape: [u32; 2],
+        warps: [u32; 2],
+        slice_k: u32,
+        slices: u32,
+        min_blocks_per_sm: u32,
+    ) -> Self {
+        let mainloop = Mainloop::MmaSync { warps, slice_k, slices };
+        Self { shape, mainloop, min_blocks_per_sm }
     }
 
     const fn bf16(
-        (shape, warps): ([u32; 2], [u32; 2]),
+        shape: [u32; 2],
+        warps: [u32; 2],
         stages: [[u32; 2]; 3],
-        [wgmma_stages, min_blocks_per_sm]: [u32; 2],
+        wgmma_stages: u32,
+        min_blocks_per_sm: u32,
     ) -> Self {
         let mainloop = Mainloop::Multistage { warps, stages, wgmma_stages, wgmma_producers: 0 };
         Self { shape, mainloop, min_blocks_per_sm }
@@ -187,15 +198,15 @@ pub const WGMMA_BLOCK_K: u32 = 64;
 /// needs at least four products per element that a thread reads. Thread tiles of 8 × 8 reach full
 /// throughput, 8 × 4 two thirds of it, and 4 × 4 half.
 pub const SIMT: [TileConfig; 11] = [
-    TileConfig::simt([128, 128], [8, 8], [8, 1, 2, 2]),
-    TileConfig::simt([64, 64], [8, 4], [16, 1, 2, 4]),
-    TileConfig::simt([32, 32], [4, 4], [16, 1, 2, 8]),
-    TileConfig::simt([128, 128], [16, 8], [8, 2, 2, 1]),
-    TileConfig::simt([64, 64], [16, 8], [8, 4, 2, 2]),
-    TileConfig::simt([64, 32], [8, 8], [8, 4, 2, 3]),
-    TileConfig::simt([32, 32], [8, 4], [16, 8, 1, 2]),
-    TileConfig::simt([32, 16], [8, 4], [8, 16, 1, 2]),
-    TileConfig::simt([16, 16], [4, 4], [16, 16, 1, 2]),
+    TileConfig::simt([128, 128], [8, 8], 8, 1, 2, 2),
+    TileConfig::simt([64, 64], [8, 4], 16, 1, 2, 4),
+    TileConfig::simt([32, 32], [4, 4], 16, 1, 2, 8),
+    TileConfig::simt([128, 128], [16, 8], 8, 2, 2, 1),
+    TileConfig::simt([64, 64], [16, 8], 8, 4, 2, 2),
+    TileConfig::simt([64, 32], [8, 8], 8, 4, 2, 3),
+    TileConfig::simt([32, 32], [8, 4], 16, 8, 1, 2),
+    TileConfig::simt([32, 16], [8, 4], 8, 16, 1, 2),
+    TileConfig::simt([16, 16], [4, 4], 16, 16, 1, 2),
     TileConfig::tf32x3([128, 128], [2, 4], 1),
     TileConfig::tf32x3([64, 64], [2, 2], 3),
 ];
@@ -205,13 +216,13 @@ pub const SIMT_NF4: &[TileConfig] = SIMT.split_at(9).0;
 
 /// Tiles of products that round their operands to bf16.
 pub const MMA_SYNC: [TileConfig; 7] = [
-    TileConfig::mma_sync([128, 128], [2, 4], [32, 1, 1]),
-    TileConfig::mma_sync([64, 64], [2, 2], [32, 1, 3]),
-    TileConfig::mma_sync([32, 32], [1, 2], [32, 1, 6]),
-    TileConfig::mma_sync([32, 64], [1, 2], [32, 2, 3]),
-    TileConfig::mma_sync([32, 32], [1, 1], [32, 4, 3]),
-    TileConfig::mma_sync([32, 16], [1, 1], [16, 8, 2]),
-    TileConfig::mma_sync([16, 16], [1, 1], [16, 8, 2]),
+    TileConfig::mma_sync([128, 128], [2, 4], 32, 1, 1),
+    TileConfig::mma_sync([64, 64], [2, 2], 32, 1, 3),
+    TileConfig::mma_sync([32, 32], [1, 2], 32, 1, 6),
+    TileConfig::mma_sync([32, 64], [1, 2], 32, 2, 3),
+    TileConfig::mma_sync([32, 32], [1, 1], 32, 4, 3),
+    TileConfig::mma_sync([32, 16], [1, 1], 16, 8, 2),
+    TileConfig::mma_sync([16, 16], [1, 1], 16, 8, 2),
 ];
 
 /// Tiles of products of two bf16 operands.
@@ -224,15 +235,15 @@ pub const MULTISTAGE_BF16: [TileConfig; 11] = [
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::warp_specialized([64, 128], 8),
     TileConfig::warp_specialized([64, 64], 12),
-    TileConfig::bf16(([256, 128], [4, 2]), [[64, 3], [32, 3], [32, 2]], [4, 1]),
-    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [6, 2]),
-    TileConfig::bf16(([64, 64], [2, 2]), [[64, 3], [32, 2], [32, 2]], [6, 4]),
+    TileConfig::bf16([256, 128], [4, 2], [[64, 3], [32, 3], [32, 2]], 4, 1),
+    TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 6, 2),
+    TileConfig::bf16([64, 64], [2, 2], [[64, 3], [32, 2], [32, 2]], 6, 4),
 ];
 
 /// Tiles of products of bf16 and NF4. NF4 codes also need shared memory, so there are fewer stages.
 pub const MULTISTAGE_NF4: [TileConfig; 4] = [
-    TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
-    TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
+    TileConfig::bf16([192, 128], [12, 1], [[0, 0]; 3], 5, 1),
+    TileConfig::bf16([256, 128], [4, 2], [[64, 2], [32, 3], [32, 2]], 4, 1),
     MULTISTAGE_BF16[9],
     MULTISTAGE_BF16[10],
 ];
@@ -255,7 +266,7 @@ pub const QKV_ROPE: [TileConfig; 5] = [
     TileConfig::warp_specialized([192, 128], 5),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::warp_specialized([64, 128], 8),
-    TileConfig::bf16(([128, 128], [8, 1]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+    TileConfig::bf16([128, 128], [8, 1], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
 /// Tiles of [`Epilogue::SwiGlu`](super::Epilogue::SwiGlu). A block computes a tile of both gate and
@@ -263,7 +274,7 @@ pub const QKV_ROPE: [TileConfig; 5] = [
 pub const SWIGLU: [TileConfig; 3] = [
     TileConfig::clustered([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
-    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+    TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
 /// Tiles of [`Epilogue::SwiGluBackward`](super::Epilogue::SwiGluBackward).
@@ -271,7 +282,7 @@ pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
     TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
-    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+    TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
 #[cfg(test)]

@@ -11,22 +11,22 @@ impl BlockRunner<'_> {
         let program = self.machine.program;
         for &(preset, offset) in &program.presets {
             match preset {
-                Preset::Constant(bits, width) => self.fill(warp, (offset, width), bits),
+                Preset::Constant(bits, width) => self.fill(warp, offset, width, bits),
                 Preset::Shared(address, width) => {
                     let address = self.machine.memories.shared.base + address;
-                    self.fill(warp, (offset, width), address);
+                    self.fill(warp, offset, width, address);
                 }
                 Preset::FramePointer | Preset::FrameEnd(_) => {}
                 Preset::Special(special) => {
                     let lanes = self.special(special, warp);
-                    self.set((warp, offset), lanes);
+                    self.set(warp, offset, lanes);
                 }
             }
         }
     }
 
     /// Fills all lanes of a slot.
-    fn fill(&mut self, warp: usize, (offset, width): (Offset, Width), bits: u64) {
+    fn fill(&mut self, warp: usize, offset: Offset, width: Width, bits: u64) {
         let file = self.file(warp);
         // SAFETY: the slot at this offset has this width.
         unsafe {

@@ -3,7 +3,7 @@
 //! As on hardware, a shared-memory address holds the rank of its block from bit 24 on, including
 //! addresses of the block itself.
 
-use super::copies::Issuer;
+use super::copies::{Issuer, Load};
 use super::extent::Extent;
 use super::mbarrier::Arrival;
 use super::{AsyncProxy, undefined};
@@ -110,11 +110,13 @@ impl AsyncProxy {
                 self.barriers.arrive(memories, *address, *arrival)?;
             }
             Effect::CountBytes { address, bytes } => {
-                self.barriers.count_bytes(memories, (*address, *bytes))?;
+                self.barriers.count_bytes(memories, *address, *bytes)?;
             }
             Effect::Load { shared, extent, mbarrier } => {
                 let issuer = Issuer { is_peer: true, ..message.issuer };
-                self.load(memories, (*shared, extent.clone()), (*mbarrier, issuer))?;
+                let (shared, mbarrier) = (*shared, *mbarrier);
+                let load = Load { issuer, shared, extent: extent.clone(), mbarrier };
+                self.load(memories, load)?;
             }
         }
         Ok(())
@@ -124,9 +126,10 @@ impl AsyncProxy {
     pub(super) fn load_to_blocks(
         &mut self,
         memories: &mut Memories<'_>,
-        ([shared, mbarrier], mask): ([u64; 2], Option<u64>),
-        (extent, issuer): (Extent, Issuer),
+        load: Load,
+        mask: Option<u64>,
     ) -> Result<(), FaultKind> {
+        let Load { shared, mbarrier, .. } = load;
         let (target, of_mbarrier) =
             (self.position.block_of(shared)?, self.position.block_of(mbarrier)?);
         if target != of_mbarrier {
@@ -138,11 +141,11 @@ impl AsyncProxy {
         };
         for rank in ranks {
             if rank == self.position.rank {
-                self.load(memories, (shared, extent.clone()), (mbarrier, issuer))?;
+                self.load(memories, load.clone())?;
             } else {
                 let [shared, mbarrier] = [shared, mbarrier].map(|address| in_block(rank, address));
-                let effect = Effect::Load { shared, extent: extent.clone(), mbarrier };
-                self.messages.push(Message { rank, issuer, effect });
+                let effect = Effect::Load { shared, extent: load.extent.clone(), mbarrier };
+                self.messages.push(Message { rank, issuer: load.issuer, effect });
             }
         }
         Ok(())

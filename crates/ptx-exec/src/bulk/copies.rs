@@ -33,12 +33,13 @@ impl Issuer {
     }
 }
 
+/// A load to `shared`, which completes at `mbarrier`.
 #[derive(Clone, Debug)]
-struct Load {
-    issuer: Issuer,
-    shared: u64,
-    extent: Extent,
-    mbarrier: u64,
+pub(super) struct Load {
+    pub(super) issuer: Issuer,
+    pub(super) shared: u64,
+    pub(super) extent: Extent,
+    pub(super) mbarrier: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -113,21 +114,16 @@ impl Copies {
         Ok(())
     }
 
-    /// Issues a load to `shared`, which completes at `mbarrier`.
-    pub(super) fn load(
-        &mut self,
-        memories: &Memories<'_>,
-        (shared, extent): (u64, Extent),
-        (mbarrier, issuer): (u64, Issuer),
-    ) -> Result<(), FaultKind> {
-        extent.check(memories, shared)?;
-        let target = range(shared, &extent);
+    /// Issues a load.
+    pub(super) fn load(&mut self, memories: &Memories<'_>, load: Load) -> Result<(), FaultKind> {
+        load.extent.check(memories, load.shared)?;
+        let target = range(load.shared, &load.extent);
         self.check(&target, true)?;
-        let bytes = extent.bytes();
-        let to = memories.shared_bytes(shared, bytes)?;
+        let bytes = load.extent.bytes();
+        let to = memories.shared_bytes(load.shared, bytes)?;
         // SAFETY: `shared_bytes` proved the bytes.
         unsafe { fill_host(to, &POISON.to_le_bytes(), bytes as usize) };
-        self.loads.push(Load { issuer, shared, extent, mbarrier });
+        self.loads.push(load);
         Ok(())
     }
 
@@ -157,7 +153,7 @@ impl Copies {
             }
         }
         let bytes = extent.bytes();
-        memories.forget_unfenced((shared, bytes));
+        memories.forget_unfenced(shared, bytes);
         Ok(Some(Landed { mbarrier, bytes, issuer }))
     }
 
@@ -165,8 +161,11 @@ impl Copies {
     pub(super) fn store(
         &mut self,
         memories: &Memories<'_>,
-        (shared, extent, adds): (u64, Extent, bool),
-        (thread, issuer): (usize, Issuer),
+        shared: u64,
+        extent: Extent,
+        adds: bool,
+        thread: usize,
+        issuer: Issuer,
     ) -> Result<(), FaultKind> {
         extent.check(memories, shared)?;
         let source = range(shared, &extent);
@@ -189,8 +188,11 @@ impl Copies {
     pub(super) fn wait(
         &mut self,
         memories: &Memories<'_>,
-        (thread, warp, lane): (usize, usize, u32),
-        (open, read_only): (Option<u32>, bool),
+        thread: usize,
+        warp: usize,
+        lane: u32,
+        open: Option<u32>,
+        read_only: bool,
     ) -> Result<(), FaultKind> {
         let before = open.map(|open| self.committed[thread].saturating_sub(open));
         let mut failure = Ok(());

@@ -50,7 +50,8 @@ impl Memories<'_> {
     pub(crate) fn check_async(
         &self,
         space: Option<StateSpace>,
-        (address, bytes): (u64, u64),
+        address: u64,
+        bytes: u64,
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
         let Some(proxy) = &self.proxy else { return Ok(()) };
@@ -74,7 +75,8 @@ pub(super) fn first_of(values: impl Iterator<Item = u64>) -> [i32; MAX_DIMENSION
 pub(super) fn box_of(
     memories: &Memories<'_>,
     address: u64,
-    (rank, first): (usize, [i32; MAX_DIMENSIONS]),
+    rank: usize,
+    first: [i32; MAX_DIMENSIONS],
 ) -> Result<Extent, FaultKind> {
     if !address.is_multiple_of(64) {
         return undefined(ProxyMisuse::MapAlignment { address });

@@ -126,7 +126,7 @@ impl BulkInstruction {
     pub(super) unsafe fn put(&self, file: RegisterFile, lane: usize, value: u64) {
         if let Some((register, width)) = self.output {
             // SAFETY: by the contract.
-            unsafe { file.set_lane(register, (width, lane), value) };
+            unsafe { file.set_lane(register, width, lane, value) };
         }
     }
 }

@@ -69,7 +69,8 @@ impl Mbarriers {
     pub(super) fn init(
         &mut self,
         memories: &Memories<'_>,
-        (address, count): (u64, u32),
+        address: u64,
+        count: u32,
     ) -> Result<(), FaultKind> {
         if count == 0 || count > MAX_COUNT {
             return undefined(ProxyMisuse::BarrierCount { address, count });
@@ -160,7 +161,8 @@ impl Mbarriers {
     pub(super) fn count_bytes(
         &mut self,
         memories: &Memories<'_>,
-        (address, bytes): (u64, i64),
+        address: u64,
+        bytes: i64,
     ) -> Result<(), FaultKind> {
         let barrier = self.get(memories, address)?;
         barrier.bytes += bytes;

@@ -20,7 +20,8 @@ impl AsyncProxy {
         &mut self,
         memories: &mut Memories<'_>,
         warp: &mut Warp,
-        (lanes, instruction): (ActiveLanes, &BulkInstruction),
+        lanes: ActiveLanes,
+        instruction: &BulkInstruction,
     ) -> Result<Outcome, LaneFault> {
         let mut complete = 0u32;
         let mut missing = String::new();
@@ -72,7 +73,8 @@ impl AsyncProxy {
         &mut self,
         warp: usize,
         pc: u32,
-        (count, increases): (u32, bool),
+        count: u32,
+        increases: bool,
     ) -> Result<Outcome, FaultKind> {
         let before = self.registers[warp];
         if if increases { count < before } else { count > before } {

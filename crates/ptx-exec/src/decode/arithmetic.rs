@@ -60,7 +60,7 @@ impl Decoder<'_> {
         for (operand, ty) in instruction.operands[1..].iter().zip(&types[1..]) {
             from.push(self.read(operand, *ty)?);
         }
-        match select(instruction, ty, (to, &from))? {
+        match select(instruction, ty, to, &from)? {
             Form::Operation(operation) => self.emit(operation),
             Form::Function(function) => self.emit_lanes(function, to, &from),
         }
@@ -131,19 +131,18 @@ fn operand_types(instruction: &Instruction, ty: Type) -> Vec<Type> {
 fn select(
     instruction: &Instruction,
     ty: Type,
-    (d, from): (VirtualRegister, &[VirtualRegister]),
+    d: VirtualRegister,
+    from: &[VirtualRegister],
 ) -> Result<Form, Reason> {
     let modifiers = instruction.modifiers;
     if modifiers.has(M::Wide) {
         let function = Form::Function(for_type!(mad_wide, ty));
-        return Ok(widening(instruction.opcode, ty, (d, from)).map_or(function, Form::Operation));
+        return Ok(widening(instruction.opcode, ty, d, from).map_or(function, Form::Operation));
     }
     // The upper half of a 16-bit register is undefined, so only whole words have operations.
     let operation = match (ty.bits(), width_of(ty)) {
-        (32, _) => operation32(instruction.opcode, (ty, modifiers.has(M::Hi)), (d, from)),
-        (64, Width::Double) => {
-            operation64(instruction.opcode, (ty, modifiers.has(M::Hi)), (d, from))
-        }
+        (32, _) => operation32(instruction.opcode, ty, modifiers.has(M::Hi), d, from),
+        (64, Width::Double) => operation64(instruction.opcode, ty, modifiers.has(M::Hi), d, from),
         _ => None,
     };
     match operation {
@@ -161,7 +160,8 @@ pub(super) fn padded(d: VirtualRegister, from: &[VirtualRegister]) -> [VirtualRe
 fn widening(
     opcode: O,
     ty: Type,
-    (d, from): (VirtualRegister, &[VirtualRegister]),
+    d: VirtualRegister,
+    from: &[VirtualRegister],
 ) -> Option<Integer<VirtualRegister>> {
     use Integer as I;
     let [a, b, c] = padded(d, from);
@@ -176,8 +176,10 @@ fn widening(
 
 fn operation32(
     opcode: O,
-    (ty, high): (Type, bool),
-    (d, from): (VirtualRegister, &[VirtualRegister]),
+    ty: Type,
+    high: bool,
+    d: VirtualRegister,
+    from: &[VirtualRegister],
 ) -> Option<Integer<VirtualRegister>> {
     use Integer as I;
     let [a, b, c] = padded(d, from);
@@ -207,8 +209,10 @@ fn operation32(
 
 fn operation64(
     opcode: O,
-    (ty, high): (Type, bool),
-    (d, from): (VirtualRegister, &[VirtualRegister]),
+    ty: Type,
+    high: bool,
+    d: VirtualRegister,
+    from: &[VirtualRegister],
 ) -> Option<Integer<VirtualRegister>> {
     use Integer as I;
     let [a, b, c] = padded(d, from);

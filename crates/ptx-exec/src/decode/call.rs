@@ -49,9 +49,15 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Creates the frame of a function that is decoded once for all calls.
-    pub(super) fn function(code: u32, entry: &'a Entry, passed: (Vec<u64>, Vec<u64>)) -> Self {
-        Self { code, passed, ..Self::kernel(entry) }
+    /// Creates the frame of a function that is decoded once for all calls, with the addresses of
+    /// its parameters and results.
+    pub(super) fn function(
+        code: u32,
+        entry: &'a Entry,
+        parameters: Vec<u64>,
+        results: Vec<u64>,
+    ) -> Self {
+        Self { code, passed: (parameters, results), ..Self::kernel(entry) }
     }
 
     /// The virtual register of a register, if declared.
@@ -145,7 +151,7 @@ impl<'a> Decoder<'a> {
             _ => None,
         });
         let Some(callee) = callee else {
-            return self.call_through_pointer(instruction, (arguments, results));
+            return self.call_through_pointer(instruction, arguments, results);
         };
         let module = self.module;
         let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
@@ -159,13 +165,13 @@ impl<'a> Decoder<'a> {
         }
         let after = self.skip_unless_guarded();
         if !function.is_defined {
-            self.call_of_driver(function, (arguments, results))?;
+            self.call_of_driver(function, arguments, results)?;
             self.place_label(after);
             return Ok(());
         }
         if self.recursive.contains(&callee) {
-            let lists = (&code.parameters[..], &code.results[..]);
-            self.call_with_frame(Callee::Function(callee), (arguments, results), lists)?;
+            let callee = Callee::Function(callee);
+            self.call_with_frame(callee, arguments, results, &code.parameters, &code.results)?;
             self.place_label(after);
             return Ok(());
         }
@@ -189,7 +195,8 @@ impl<'a> Decoder<'a> {
     fn call_through_pointer(
         &mut self,
         instruction: &'a Instruction,
-        (arguments, results): (&'a [Operand], &'a [Operand]),
+        arguments: &'a [Operand],
+        results: &'a [Operand],
     ) -> Result<(), Reason> {
         let (mut pointer, mut prototype) = (None, None);
         for operand in &instruction.operands {
@@ -202,13 +209,14 @@ impl<'a> Decoder<'a> {
             }
         }
         let (pointer, prototype) = pointer.zip(prototype).ok_or("a call without a prototype")?;
-        let lists = (&prototype.parameters[..], &prototype.results[..]);
-        if arguments.len() != lists.0.len() || results.len() != lists.1.len() {
+        let (parameters, wanted) = (&prototype.parameters, &prototype.results);
+        if arguments.len() != parameters.len() || results.len() != wanted.len() {
             return Err(format!("another number of arguments than `{}` has", prototype.name));
         }
         let pointer = self.read(pointer, Type::U64)?;
         let after = self.skip_unless_guarded();
-        self.call_with_frame(Callee::Pointer(pointer), (arguments, results), lists)?;
+        let callee = Callee::Pointer(pointer);
+        self.call_with_frame(callee, arguments, results, parameters, wanted)?;
         self.place_label(after);
         Ok(())
     }
@@ -321,8 +329,8 @@ impl<'a> Decoder<'a> {
         ty: Type,
         value: VirtualRegister,
     ) -> (VirtualRegister, u32) {
-        let (at, offset) = self.local_place(address);
-        (at, self.access_in_frame(offset, ty, value))
+        let place = self.local_place(address);
+        (place.base, self.access_in_frame(place.offset, ty, value))
     }
 
     /// Decodes the statements of the frame. An error has the index of its statement.

@@ -131,7 +131,7 @@ impl Decoder<'_> {
         let direct = self.width(to) == width_of(to_type) && self.width(from) == width_of(from_type);
         if direct
             && mode.is_plain()
-            && let Some(operation) = common((to_type, from_type, integral), to, from)
+            && let Some(operation) = common(to_type, from_type, integral, to, from)
         {
             self.emit(operation);
             return Ok(());
@@ -222,7 +222,9 @@ fn part_type(ty: Type, parts: usize) -> Result<Type, Reason> {
 
 /// The operation of a common conversion, rounded to nearest.
 fn common(
-    (to, from, integral): (Type, Type, bool),
+    to: Type,
+    from: Type,
+    integral: bool,
     d: VirtualRegister,
     a: VirtualRegister,
 ) -> Option<Convert<VirtualRegister>> {

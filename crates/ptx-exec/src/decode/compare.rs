@@ -28,7 +28,9 @@ impl Decoder<'_> {
     fn compare(
         &mut self,
         relation: Relation,
-        (to, a, b): (VirtualRegister, VirtualRegister, VirtualRegister),
+        to: VirtualRegister,
+        a: VirtualRegister,
+        b: VirtualRegister,
     ) -> Result<(), Reason> {
         let Relation { relation: modifier, ty, flush } = relation;
         if is_half(ty) {
@@ -70,16 +72,16 @@ impl Decoder<'_> {
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         if other.is_none() && complement.is_none() {
-            return self.compare(relation, (to, a, b));
+            return self.compare(relation, to, a, b);
         }
         // Both results are computed before either is written, because that may overwrite an
         // operand. For packed values, the second result belongs to the upper halves; otherwise it
         // is the opposite.
         let outcome = self.temporary(Width::Predicate);
-        self.compare(relation, (outcome, a, b))?;
+        self.compare(relation, outcome, a, b)?;
         let inverse = self.temporary(Width::Predicate);
         if is_packed(ty) {
-            self.compare_upper(relation, (inverse, a, b));
+            self.compare_upper(relation, inverse, a, b);
         } else {
             self.emit(Predicate::Or { d: inverse, a: outcome, b: outcome, inverted: true });
         }
@@ -96,7 +98,9 @@ impl Decoder<'_> {
     fn compare_upper(
         &mut self,
         relation: Relation,
-        (to, a, b): (VirtualRegister, VirtualRegister, VirtualRegister),
+        to: VirtualRegister,
+        a: VirtualRegister,
+        b: VirtualRegister,
     ) {
         self.emit_lanes(LaneFunction::CompareHalf(relation.halves(true)), to, &[a, b]);
     }
@@ -119,7 +123,7 @@ impl Decoder<'_> {
             [operand, ..] => Some(self.read(operand, Type::Pred)?),
         };
         let outcome = self.temporary(Width::Predicate);
-        self.compare(relation, (outcome, a, b))?;
+        self.compare(relation, outcome, a, b)?;
         self.combine(instruction, outcome, with);
         let yes = self.constant(truth(to_type), Width::Word);
         let no = self.constant(0, Width::Word);
@@ -128,7 +132,7 @@ impl Decoder<'_> {
             return Ok(());
         }
         let upper = self.temporary(Width::Predicate);
-        self.compare_upper(relation, (upper, a, b));
+        self.compare_upper(relation, upper, a, b);
         self.combine(instruction, upper, with);
         let [a, b] = [outcome, upper].map(|predicate| {
             let part = self.temporary(Width::Word);
@@ -162,7 +166,7 @@ impl Decoder<'_> {
         let to = self.write(to, ty)?;
         let (a, b) = (self.read(a, ty)?, self.read(b, ty)?);
         let predicate = self.read(predicate, Type::Pred)?;
-        self.emit(selection(ty, to, (a, b), predicate));
+        self.emit(selection(ty, to, a, b, predicate));
         Ok(())
     }
 
@@ -200,7 +204,7 @@ impl Decoder<'_> {
             }),
             other => return Err(format!("selection by .{other}")),
         }
-        self.emit(selection(ty, to, (a, b), outcome));
+        self.emit(selection(ty, to, a, b, outcome));
         Ok(())
     }
 
@@ -243,7 +247,8 @@ fn truth(to: Type) -> u64 {
 fn selection(
     ty: Type,
     d: VirtualRegister,
-    (a, b): (VirtualRegister, VirtualRegister),
+    a: VirtualRegister,
+    b: VirtualRegister,
     predicate: VirtualRegister,
 ) -> Predicate<VirtualRegister> {
     if width_of(ty) == Width::Double {

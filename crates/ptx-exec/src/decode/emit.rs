@@ -86,7 +86,8 @@ impl Decoder<'_> {
     /// The register of an address.
     pub(super) fn address_constant(
         &mut self,
-        (space, address): (StateSpace, u64),
+        space: StateSpace,
+        address: u64,
         width: Width,
     ) -> VirtualRegister {
         match space {
@@ -101,7 +102,7 @@ impl Decoder<'_> {
         self.keep_accumulators();
         self.watch_stores();
         let starts: Vec<usize> = self.regions.iter().map(|region| region.start).collect();
-        let layout = lay_out((&self.code, &starts), &self.registers);
+        let layout = lay_out(&self.code, &starts, &self.registers);
         let calls = self.call_table(&layout);
         let offset_of = |register: VirtualRegister| layout.offsets[register.0 as usize];
         let encode = |micro: &Micro| {

@@ -39,11 +39,22 @@ pub(super) enum Callee {
     Pointer(VirtualRegister),
 }
 
-/// Parameters, results.
-type Lists<'a, T> = (&'a [T], &'a [T]);
+/// A place in local memory: the register of an address, and an offset from it.
+#[derive(Clone, Copy)]
+pub(super) struct LocalPlace {
+    pub(super) base: VirtualRegister,
+    pub(super) offset: i64,
+}
+
+impl LocalPlace {
+    /// The place `bytes` bytes further.
+    fn plus(self, bytes: u32) -> Self {
+        Self { offset: self.offset + i64::from(bytes), ..self }
+    }
+}
 
 /// The offsets of parameters and results in a frame, and the bytes of both.
-fn offsets((parameters, results): Lists<'_, Parameter>) -> (Vec<u64>, Vec<u64>, u64) {
+fn offsets(parameters: &[Parameter], results: &[Parameter]) -> (Vec<u64>, Vec<u64>, u64) {
     let mut end = 0u64;
     let mut place = |parameter: &Parameter| {
         let start = end.next_multiple_of(u64::from(parameter.alignment()));
@@ -146,12 +157,11 @@ impl<'a> Decoder<'a> {
         let DecodedRegion { function, label, .. } = self.regions[index];
         let module = self.module;
         let code = &module.functions[function as usize].code;
-        let (parameters, results, bytes) = offsets((&code.parameters, &code.results));
+        let (parameters, results, bytes) = offsets(&code.parameters, &code.results);
         self.region = index as u32 + 1;
         (self.carry, self.guard) = (None, None);
         (self.local, self.local_peak) = (bytes, bytes);
-        let passed = (parameters, results);
-        let frame = self.open(Frame::function(function + 1, code, passed));
+        let frame = self.open(Frame::function(function + 1, code, parameters, results));
         let kernel = std::mem::replace(&mut self.frame, frame);
         self.place_label(label);
         self.regions[index].start = self.code.len();
@@ -212,12 +222,12 @@ impl<'a> Decoder<'a> {
         self.preset(Preset::FramePointer, Width::Double)
     }
 
-    /// The register and the offset of an address in local memory of this kernel or function.
-    pub(super) fn local_place(&mut self, address: u64) -> (VirtualRegister, i64) {
+    /// The place of an address in local memory of this kernel or function.
+    pub(super) fn local_place(&mut self, address: u64) -> LocalPlace {
         if self.region == 0 {
-            (self.constant(address, Width::Double), 0)
+            LocalPlace { base: self.constant(address, Width::Double), offset: 0 }
         } else {
-            (self.frame_pointer(), address as i64)
+            LocalPlace { base: self.frame_pointer(), offset: address as i64 }
         }
     }
 
@@ -233,7 +243,7 @@ impl<'a> Decoder<'a> {
         let address = address.wrapping_add(offset as u64);
         let is_in_frame = space == StateSpace::Local && !matches!(symbol, Symbol::Module(_));
         if self.region == 0 || !is_in_frame {
-            return Ok((space, self.address_constant((space, address), width)));
+            return Ok((space, self.address_constant(space, address, width)));
         }
         if width != Width::Double {
             return Err("an address of 32 bits in a function that needs frames".to_owned());
@@ -248,10 +258,12 @@ impl<'a> Decoder<'a> {
     pub(super) fn call_with_frame(
         &mut self,
         callee: Callee,
-        (arguments, given): Lists<'a, Operand>,
-        (parameters, results): Lists<'a, Parameter>,
+        arguments: &'a [Operand],
+        given: &'a [Operand],
+        parameters: &'a [Parameter],
+        results: &'a [Parameter],
     ) -> Result<(), Reason> {
-        let (to, from, _) = offsets((parameters, results));
+        let (to, from, _) = offsets(parameters, results);
         let end = self.preset(Preset::FrameEnd(self.region), Width::Double);
         let frame = if self.region == 0 {
             end
@@ -261,7 +273,7 @@ impl<'a> Decoder<'a> {
             d
         };
         for ((operand, wanted), offset) in arguments.iter().zip(parameters).zip(to) {
-            let place = (frame, offset as i64);
+            let place = LocalPlace { base: frame, offset: offset as i64 };
             match self.variable_of_call(operand)? {
                 Some(address) => {
                     let variable = self.local_place(address);
@@ -281,7 +293,7 @@ impl<'a> Decoder<'a> {
             Callee::Pointer(pointer) => self.emit(Control::CallPointer { pointer, frame }),
         }
         for ((operand, wanted), offset) in given.iter().zip(results).zip(from) {
-            let place = (frame, offset as i64);
+            let place = LocalPlace { base: frame, offset: offset as i64 };
             match self.variable_of_call(operand)? {
                 Some(address) => {
                     let variable = self.local_place(address);
@@ -297,12 +309,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Copies a parameter or result within local memory.
-    fn copy_bytes(
-        &mut self,
-        to: (VirtualRegister, i64),
-        from: (VirtualRegister, i64),
-        parameter: &Parameter,
-    ) {
+    fn copy_bytes(&mut self, to: LocalPlace, from: LocalPlace, parameter: &Parameter) {
         let ty = match parameter.alignment() {
             1 => Type::U8,
             2 | 3 => Type::U16,
@@ -313,30 +320,20 @@ impl<'a> Decoder<'a> {
         while at < size {
             let ty = if at + ty.size() <= size { ty } else { Type::U8 };
             let value = self.temporary(super::width_of(ty));
-            self.load_local((from.0, from.1 + i64::from(at)), value, ty);
-            self.store_local((to.0, to.1 + i64::from(at)), value, ty);
+            self.load_local(from.plus(at), value, ty);
+            self.store_local(to.plus(at), value, ty);
             at += ty.size();
         }
     }
 
-    fn load_local(
-        &mut self,
-        (address, offset): (VirtualRegister, i64),
-        d: VirtualRegister,
-        ty: Type,
-    ) {
-        let access = self.access_in_frame(offset, ty, d);
-        self.emit(Memory::Load1 { d, address, access });
+    fn load_local(&mut self, from: LocalPlace, d: VirtualRegister, ty: Type) {
+        let access = self.access_in_frame(from.offset, ty, d);
+        self.emit(Memory::Load1 { d, address: from.base, access });
     }
 
-    fn store_local(
-        &mut self,
-        (address, offset): (VirtualRegister, i64),
-        a: VirtualRegister,
-        ty: Type,
-    ) {
-        let access = self.access_in_frame(offset, ty, a);
-        self.emit(Memory::Store1 { address, a, access });
+    fn store_local(&mut self, to: LocalPlace, a: VirtualRegister, ty: Type) {
+        let access = self.access_in_frame(to.offset, ty, a);
+        self.emit(Memory::Store1 { address: to.base, a, access });
     }
 
     /// An access to local memory at an offset from a register.

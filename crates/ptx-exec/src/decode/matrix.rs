@@ -93,7 +93,7 @@ impl Decoder<'_> {
             O::Movmatrix => {
                 let [to, from] = operands::<2>(instruction)?;
                 let (to, from) = (self.write(to, Type::B32)?, self.read(from, Type::B32)?);
-                self.emit_matrix((Operation::Transpose, None, 1), &[to], &[from]);
+                self.emit_matrix(Operation::Transpose, None, 1, &[to], &[from]);
                 Ok(())
             }
             _ => match instruction.modifiers.first_of(DOES) {
@@ -108,7 +108,9 @@ impl Decoder<'_> {
 
     fn emit_matrix(
         &mut self,
-        (operation, access, count): (Operation, Option<Access>, usize),
+        operation: Operation,
+        access: Option<Access>,
+        count: usize,
         writes: &[VirtualRegister],
         reads: &[VirtualRegister],
     ) {
@@ -125,7 +127,7 @@ impl Decoder<'_> {
         let (address, access) = self.address(from, instruction.space())?;
         let access = Some(Access { bytes: 16, ..access });
         let transposed = instruction.modifiers.has(M::Trans);
-        self.emit_matrix((Operation::Load { transposed }, access, to.len()), &to, &[address]);
+        self.emit_matrix(Operation::Load { transposed }, access, to.len(), &to, &[address]);
         Ok(())
     }
 
@@ -136,7 +138,7 @@ impl Decoder<'_> {
         let access = Some(Access { bytes: 16, ..access });
         let transposed = instruction.modifiers.has(M::Trans);
         let reads = [&[address], &from[..]].concat();
-        self.emit_matrix((Operation::Store { transposed }, access, from.len()), &[], &reads);
+        self.emit_matrix(Operation::Store { transposed }, access, from.len(), &[], &reads);
         Ok(())
     }
 
@@ -149,8 +151,8 @@ impl Decoder<'_> {
         let (address, access) = self.address(from, instruction.space())?;
         let distance = self.distance(rest, &fragment)?;
         let access = Some(Access { bytes: fragment.ty.size(), ..access });
-        let what = (Operation::LoadFragment(fragment), access, to.len());
-        self.emit_matrix(what, &to, &[address, distance]);
+        let operation = Operation::LoadFragment(fragment);
+        self.emit_matrix(operation, access, to.len(), &to, &[address, distance]);
         Ok(())
     }
 
@@ -164,7 +166,7 @@ impl Decoder<'_> {
         let distance = self.distance(rest, &fragment)?;
         let access = Some(Access { bytes: fragment.ty.size(), ..access });
         let reads = [&[address, distance], &from[..]].concat();
-        self.emit_matrix((Operation::StoreFragment(fragment), access, from.len()), &[], &reads);
+        self.emit_matrix(Operation::StoreFragment(fragment), access, from.len(), &[], &reads);
         Ok(())
     }
 
@@ -209,8 +211,8 @@ impl Decoder<'_> {
         if !product.has_enough_registers() {
             return Err("a fragment with too few registers".to_owned());
         }
-        let what = (Operation::Product(product), None, d.len());
-        self.emit_matrix(what, &d, &[a, b, c].concat());
+        let reads = [a, b, c].concat();
+        self.emit_matrix(Operation::Product(product), None, d.len(), &d, &reads);
         Ok(())
     }
 

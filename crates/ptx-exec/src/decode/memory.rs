@@ -90,7 +90,7 @@ impl Decoder<'_> {
         }
         let registers = self.values(values, ty, load)?;
         let space = instruction.space();
-        if load && self.load_parameter(&registers, memory, (ty, space))? {
+        if load && self.load_parameter(&registers, memory, ty, space)? {
             return Ok(());
         }
         if !load && space == Some(StateSpace::Const) {
@@ -107,7 +107,7 @@ impl Decoder<'_> {
         // Eight values are two accesses of four.
         for (part, registers) in registers.chunks(4).enumerate() {
             let offset = access.offset + part as i64 * 4 * i64::from(ty.size());
-            self.move_values(registers, address, (Access { offset, ..access }, load));
+            self.move_values(registers, address, Access { offset, ..access }, load);
         }
         Ok(())
     }
@@ -117,7 +117,8 @@ impl Decoder<'_> {
         &mut self,
         registers: &[VirtualRegister],
         address: VirtualRegister,
-        (access, load): (Access, bool),
+        access: Access,
+        load: bool,
     ) {
         let value = self.width(registers[0]);
         let access = Access { count: registers.len() as u32, value, ..access };
@@ -125,8 +126,8 @@ impl Decoder<'_> {
         let lanes = if load { any_load } else { any_store };
         self.accesses.push(access);
         let index = self.accesses.len() as u32 - 1;
-        let operation = words(&access, registers, (address, index));
-        self.emit(operation.unwrap_or_else(|| lanes(registers, (address, index))));
+        let operation = words(&access, registers, address, index);
+        self.emit(operation.unwrap_or_else(|| lanes(registers, address, index)));
     }
 
     /// `isspacep`
@@ -190,7 +191,8 @@ impl Decoder<'_> {
         &mut self,
         registers: &[VirtualRegister],
         memory: &Operand,
-        (ty, space): (Type, Option<StateSpace>),
+        ty: Type,
+        space: Option<StateSpace>,
     ) -> Result<bool, Reason> {
         let (Operand::Address(address), &[to]) = (memory, registers) else { return Ok(false) };
         let AddressBase::Symbol(symbol @ Symbol::Parameter(_)) = address.base else {

@@ -57,7 +57,8 @@ impl<'a> Decoder<'a> {
     pub(super) fn call_of_driver(
         &mut self,
         function: &'a Function,
-        (arguments, results): (&'a [Operand], &'a [Operand]),
+        arguments: &'a [Operand],
+        results: &'a [Operand],
     ) -> Result<(), Reason> {
         let code = &function.code;
         let known = DriverFunction::of(code);

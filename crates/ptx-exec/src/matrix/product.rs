@@ -64,7 +64,12 @@ const ROWS: usize = 4;
 type Tile<T> = [[T; TILE]; TILE];
 
 /// The operands of a product: the register file, and the registers of the instruction.
-type Operands<'a> = (RegisterFile, &'a Matrix, &'a Product);
+#[derive(Clone, Copy)]
+struct Operands<'a> {
+    file: RegisterFile,
+    matrix: &'a Matrix,
+    product: &'a Product,
+}
 
 /// Executes a product in all lanes.
 ///
@@ -73,7 +78,7 @@ type Operands<'a> = (RegisterFile, &'a Matrix, &'a Product);
 /// The instruction must come from decoding, and the file must belong to a warp of its program.
 #[inline(always)]
 pub(crate) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, product: &Product) {
-    let operands = (file, matrix, product);
+    let operands = Operands { file, matrix, product };
     // SAFETY: by the contract.
     unsafe {
         match (product.elements[2], product.elements[0]) {
@@ -133,7 +138,7 @@ pub(crate) fn of_half(bits: u32) -> f32 {
 /// As for [`multiply`], with registers of a and b as wide as `R`.
 #[inline(always)]
 unsafe fn accumulate<R: Copy, T: Copy + Default, const PARTS: usize>(
-    (file, matrix, product): Operands<'_>,
+    Operands { file, matrix, product }: Operands<'_>,
     value: impl Fn(usize, R, usize) -> T,
     step: impl Fn(T, T, T) -> T,
     sums: &mut [Tile<T>; MAX_TILES],
@@ -202,7 +207,7 @@ fn accumulate_tile<T: Copy + Default, const PARTS: usize>(
 /// As for [`multiply`], with registers as wide as `R`.
 #[inline(always)]
 unsafe fn read_pairs<R: Copy, T: Copy + Default>(
-    (file, matrix, product): Operands<'_>,
+    Operands { file, matrix, product }: Operands<'_>,
     value: impl Fn(R) -> T,
 ) -> [Tile<T>; MAX_TILES] {
     let mut tiles = [[[T::default(); TILE]; TILE]; MAX_TILES];
@@ -226,7 +231,7 @@ unsafe fn read_pairs<R: Copy, T: Copy + Default>(
 /// As for [`read_pairs`].
 #[inline(always)]
 unsafe fn write_pairs<R: Copy + Default, T: Copy>(
-    (file, matrix, product): Operands<'_>,
+    Operands { file, matrix, product }: Operands<'_>,
     tiles: &[Tile<T>; MAX_TILES],
     bits: impl Fn(T) -> R,
 ) {
@@ -249,7 +254,7 @@ unsafe fn write_pairs<R: Copy + Default, T: Copy>(
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn read_halves((file, matrix, product): Operands<'_>) -> [Tile<f64>; MAX_TILES] {
+unsafe fn read_halves(Operands { file, matrix, product }: Operands<'_>) -> [Tile<f64>; MAX_TILES] {
     let mut tiles = [[[0.0; TILE]; TILE]; MAX_TILES];
     for (tile, &register) in tiles.iter_mut().zip(product.registers(matrix, 3)) {
         // SAFETY: by the contract.
@@ -270,7 +275,10 @@ unsafe fn read_halves((file, matrix, product): Operands<'_>) -> [Tile<f64>; MAX_
 ///
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn write_halves((file, matrix, product): Operands<'_>, tiles: &[Tile<f64>; MAX_TILES]) {
+unsafe fn write_halves(
+    Operands { file, matrix, product }: Operands<'_>,
+    tiles: &[Tile<f64>; MAX_TILES],
+) {
     for (tile, &register) in tiles.iter().zip(product.registers(matrix, 0)) {
         let mut lanes = [0; LANES];
         for lane in 0..LANES {
@@ -289,7 +297,7 @@ unsafe fn write_halves((file, matrix, product): Operands<'_>, tiles: &[Tile<f64>
 /// As for [`multiply`].
 #[inline(always)]
 unsafe fn floats<const PARTS: usize>(operands: Operands<'_>, value: impl Fn(u32, usize) -> f64) {
-    let [_, _, c, d] = operands.2.elements;
+    let [_, _, c, d] = operands.product.elements;
     // SAFETY: by the contract.
     unsafe {
         let mut sums = match c {
@@ -315,7 +323,7 @@ unsafe fn doubles(operands: Operands<'_>) {
     // SAFETY: by the contract.
     unsafe {
         let mut sums = read_pairs(operands, f64::from_bits);
-        match operands.2.rounding {
+        match operands.product.rounding {
             Rounding::Nearest => {
                 accumulate::<u64, f64, 1>(operands, value, f64::mul_add, &mut sums);
             }
@@ -333,7 +341,7 @@ unsafe fn doubles(operands: Operands<'_>) {
 /// As for [`multiply`].
 #[inline(never)]
 unsafe fn integers(operands: Operands<'_>) {
-    let product = operands.2;
+    let product = operands.product;
     let is_signed = [false, product.elements[0] == Element::S8, product.elements[1] == Element::S8];
     let value = |operand: usize, word: u32, part: usize| {
         let byte = (word >> (8 * part)) as u8;

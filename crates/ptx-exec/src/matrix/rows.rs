@@ -38,11 +38,13 @@ fn rows_of(lanes: &Lanes<u32>, transposed: bool) -> Rows {
 /// The host bytes of a row of a matrix, whose address a lane holds.
 fn row(
     memories: &mut Memories<'_>,
-    (access, addresses): (&Access, &Lanes<u64>),
-    (lane, kind): (usize, AccessKind),
+    access: &Access,
+    addresses: &Lanes<u64>,
+    lane: usize,
+    kind: AccessKind,
 ) -> Result<*mut u8, LaneFault> {
     let address = addresses[lane].wrapping_add(access.offset as u64);
-    access_bytes(memories, access, (lane, address), kind)
+    access_bytes(memories, access, lane, address, kind)
 }
 
 /// `ldmatrix`.
@@ -53,7 +55,8 @@ fn row(
 pub(super) unsafe fn load(
     memories: &mut Memories<'_>,
     file: RegisterFile,
-    (matrix, transposed): (&Matrix, bool),
+    matrix: &Matrix,
+    transposed: bool,
 ) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     let count = matrix.count;
@@ -64,7 +67,7 @@ pub(super) unsafe fn load(
             let mut rows = Rows::default();
             for (line, values) in rows.iter_mut().enumerate() {
                 let lane = 8 * index + line;
-                let from = row(memories, (access, &all), (lane, AccessKind::Read))?;
+                let from = row(memories, access, &all, lane, AccessKind::Read)?;
                 *values = from.cast::<[u16; 8]>().read_unaligned();
             }
             file.write(matrix.registers[index], lanes_of_rows(&rows, transposed));
@@ -81,7 +84,8 @@ pub(super) unsafe fn load(
 pub(super) unsafe fn store(
     memories: &mut Memories<'_>,
     file: RegisterFile,
-    (matrix, transposed): (&Matrix, bool),
+    matrix: &Matrix,
+    transposed: bool,
 ) -> Result<(), LaneFault> {
     let Some(access) = &matrix.access else { return Ok(()) };
     // SAFETY: by the contract; every row is resolved before it is written.
@@ -91,10 +95,10 @@ pub(super) unsafe fn store(
             let rows = rows_of(&file.read::<u32>(matrix.registers[1 + index]), transposed);
             for (line, values) in rows.iter().enumerate() {
                 let lane = 8 * index + line;
-                let to = row(memories, (access, &all), (lane, AccessKind::Write { same: false }))?;
+                let to = row(memories, access, &all, lane, AccessKind::Write { same: false })?;
                 to.cast::<[u16; 8]>().write_unaligned(*values);
                 let address = all[lane].wrapping_add(access.offset as u64);
-                memories.mark_unfenced(access.space, (address, u64::from(access.bytes)));
+                memories.mark_unfenced(access.space, address, u64::from(access.bytes));
             }
         }
     }

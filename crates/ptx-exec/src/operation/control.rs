@@ -88,7 +88,8 @@ impl Control<Offset> {
         &self,
         machine: &mut Machine<'_>,
         warp: &mut Warp,
-        (lanes, now): (ActiveLanes, u64),
+        lanes: ActiveLanes,
+        now: u64,
     ) -> Result<Next, Deadlock> {
         // SAFETY: decoding ensures the register widths of each operation.
         unsafe {
@@ -100,30 +101,30 @@ impl Control<Offset> {
                 }
                 Self::Exit {} => return exit(machine, warp, lanes),
                 Self::Call { frame, region } => {
-                    let target = (call_stack::Target::Region(region), frame);
-                    return call_stack::call(machine, warp, lanes, target);
+                    let target = call_stack::Target::Region(region);
+                    return call_stack::call(machine, warp, lanes, target, frame);
                 }
                 Self::CallPointer { pointer, frame } => {
-                    let target = (call_stack::Target::Pointer(pointer), frame);
-                    return call_stack::call(machine, warp, lanes, target);
+                    let target = call_stack::Target::Pointer(pointer);
+                    return call_stack::call(machine, warp, lanes, target, frame);
                 }
                 Self::Return {} => return call_stack::leave(machine, warp, lanes),
                 Self::Trap {} => return Ok(fault(FaultKind::Trap, lanes)),
                 Self::AssertFail { message, file, line, name } => {
-                    let registers = (message, file, line, name);
-                    return Ok(fault(assertion(machine, lanes, registers), lanes));
+                    let kind = assertion(machine, lanes, message, file, line, name);
+                    return Ok(fault(kind, lanes));
                 }
                 Self::Print { d, format, list } => {
-                    if let Err((kind, lane)) = print(machine, lanes, (d, format, list)) {
+                    if let Err((kind, lane)) = print(machine, lanes, d, format, list) {
                         return Ok(Next::Pause(Pause::Fault(kind, lane)));
                     }
                 }
                 Self::SetConditional { handle, value } => {
-                    if let Some((kind, lane)) = set_conditional(machine, lanes, (handle, value)) {
+                    if let Some((kind, lane)) = set_conditional(machine, lanes, handle, value) {
                         return Ok(Next::Pause(Pause::Fault(kind, lane)));
                     }
                 }
-                Self::Allocate { d, size } => allocate(machine, lanes, (d, size)),
+                Self::Allocate { d, size } => allocate(machine, lanes, d, size),
                 Self::Free { address } => {
                     if let Some(lane) = free(machine, lanes, address) {
                         let kind = FaultKind::Undefined(Undefined::Freed);
@@ -194,16 +195,19 @@ impl Control<Offset> {
 unsafe fn assertion(
     machine: &Machine<'_>,
     lanes: ActiveLanes,
-    (message, file, line, name): (Offset, Offset, Offset, Offset),
+    message: Offset,
+    file: Offset,
+    line: Offset,
+    name: Offset,
 ) -> FaultKind {
     let lane = lanes.first();
     let memory = LaneMemory { memories: &machine.memories, lane };
     // SAFETY: decoding ensures the widths of the registers.
-    let places = unsafe {
+    let (message, file, line, name) = unsafe {
         let word = |register| lanes.file.read::<u64>(register)[lane];
         (word(message), word(file), lanes.file.read::<u32>(line)[lane], word(name))
     };
-    FaultKind::assertion(&memory, places).unwrap_or_else(|(kind, _)| kind)
+    FaultKind::assertion(&memory, message, file, line, name).unwrap_or_else(|(kind, _)| kind)
 }
 
 /// Prints a text for each active lane. Out of line, because kernels rarely call it.
@@ -216,7 +220,9 @@ unsafe fn assertion(
 unsafe fn print(
     machine: &Machine<'_>,
     lanes: ActiveLanes,
-    (d, format, list): (Offset, Offset, Offset),
+    d: Offset,
+    format: Offset,
+    list: Offset,
 ) -> Result<(), LaneFault> {
     // SAFETY: decoding ensures the widths of the registers.
     let (formats, lists) =
@@ -244,7 +250,8 @@ unsafe fn print(
 unsafe fn set_conditional(
     machine: &Machine<'_>,
     lanes: ActiveLanes,
-    (handle, value): (Offset, Offset),
+    handle: Offset,
+    value: Offset,
 ) -> Option<LaneFault> {
     // SAFETY: decoding ensures the widths of the registers.
     let (handles, values) =
@@ -263,7 +270,7 @@ unsafe fn set_conditional(
 /// The registers must come from decoding [`Control::Allocate`].
 #[cold]
 #[inline(never)]
-unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, (d, size): (Offset, Offset)) {
+unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, d: Offset, size: Offset) {
     let heap = machine.memories.global.heap();
     // SAFETY: decoding ensures the widths of the registers.
     unsafe {
@@ -314,8 +321,8 @@ fn pause_at(barrier: Pause, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next,
 /// Ends the active lanes. Copies without a wait land now.
 fn exit(machine: &mut Machine<'_>, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
     machine.memories.pc = warp.pc;
-    let copies = (&machine.program.copies[..], lanes.mask);
-    if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, copies, None) {
+    let (copies, memories) = (&machine.program.copies, &mut machine.memories);
+    if let Err((kind, lane)) = warp.async_copies.wait(memories, copies, lanes.mask, None) {
         return Ok(Next::Pause(Pause::Fault(kind, lane)));
     }
     if let Some(mut proxy) = machine.memories.proxy.take() {

@@ -74,7 +74,7 @@ unsafe fn apply(lanes: ActiveLanes, d: Offset, from: &[Offset], operation: &Lane
         let [a, b, c, upper] = values;
         let result = operation.function.apply([a, b, c | upper << 32]);
         // SAFETY: by the contract.
-        unsafe { lanes.file.set_lane(d, (operation.result, lane), result) };
+        unsafe { lanes.file.set_lane(d, operation.result, lane, result) };
     }
 }
 
@@ -97,7 +97,7 @@ unsafe fn pack(lanes: ActiveLanes, d: Offset, parts: &[Offset], bits: u32) {
             value |= (piece & u64::MAX >> (64 - bits)) << (bits * index as u32);
         }
         // SAFETY: by the contract.
-        unsafe { lanes.file.set_lane(d, (whole, lane), value) };
+        unsafe { lanes.file.set_lane(d, whole, lane, value) };
     }
 }
 
@@ -113,7 +113,7 @@ unsafe fn unpack(lanes: ActiveLanes, parts: &[Offset], a: Offset, bits: u32) {
         for (index, part) in parts.iter().enumerate() {
             let piece = value >> (bits * index as u32) & u64::MAX >> (64 - bits);
             // SAFETY: by the contract.
-            unsafe { lanes.file.set_lane(*part, (width(bits), lane), piece) };
+            unsafe { lanes.file.set_lane(*part, width(bits), lane, piece) };
         }
     }
 }

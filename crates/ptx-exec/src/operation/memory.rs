@@ -5,12 +5,12 @@
 
 use super::operations;
 use crate::access::{LaneFault, load_any, store_any};
-use crate::atomics;
 use crate::interpreter::Machine;
 use crate::program::LANES;
 use crate::registers::{ActiveLanes, Offset};
 use crate::warp::Warp;
 use crate::words::{load_words, store_words};
+use crate::{async_copy, atomics};
 
 operations! {
     /// Loads, stores, atomics and asynchronous copies. `access`, `atomic` and `copy` are indices
@@ -146,89 +146,88 @@ impl Memory<Offset> {
                     lanes.write(d, &[from.cast::<u64>().read_unaligned(); LANES]);
                 }
                 Self::LoadGlobal1 { d, address, access } => {
-                    load::<GLOBAL, 1>(machine, warp, lanes, ([d], address, access))?;
+                    load::<GLOBAL, 1>(machine, warp, lanes, [d], address, access)?;
                 }
                 Self::LoadGlobal2 { d0, d1, address, access } => {
-                    load::<GLOBAL, 2>(machine, warp, lanes, ([d0, d1], address, access))?;
+                    load::<GLOBAL, 2>(machine, warp, lanes, [d0, d1], address, access)?;
                 }
                 Self::LoadGlobal4 { d0, d1, d2, d3, address, access } => {
-                    load::<GLOBAL, 4>(machine, warp, lanes, ([d0, d1, d2, d3], address, access))?;
+                    load::<GLOBAL, 4>(machine, warp, lanes, [d0, d1, d2, d3], address, access)?;
                 }
                 Self::StoreGlobal1 { address, a, access } => {
-                    store::<GLOBAL, 1>(machine, warp, lanes, ([a], address, access))?;
+                    store::<GLOBAL, 1>(machine, warp, lanes, [a], address, access)?;
                 }
                 Self::StoreGlobal2 { address, a0, a1, access } => {
-                    store::<GLOBAL, 2>(machine, warp, lanes, ([a0, a1], address, access))?;
+                    store::<GLOBAL, 2>(machine, warp, lanes, [a0, a1], address, access)?;
                 }
                 Self::StoreGlobal4 { address, a0, a1, a2, a3, access } => {
-                    store::<GLOBAL, 4>(machine, warp, lanes, ([a0, a1, a2, a3], address, access))?;
+                    store::<GLOBAL, 4>(machine, warp, lanes, [a0, a1, a2, a3], address, access)?;
                 }
                 Self::LoadShared1 { d, address, access } => {
-                    load::<SHARED, 1>(machine, warp, lanes, ([d], address, access))?;
+                    load::<SHARED, 1>(machine, warp, lanes, [d], address, access)?;
                 }
                 Self::LoadShared2 { d0, d1, address, access } => {
-                    load::<SHARED, 2>(machine, warp, lanes, ([d0, d1], address, access))?;
+                    load::<SHARED, 2>(machine, warp, lanes, [d0, d1], address, access)?;
                 }
                 Self::LoadShared4 { d0, d1, d2, d3, address, access } => {
-                    load::<SHARED, 4>(machine, warp, lanes, ([d0, d1, d2, d3], address, access))?;
+                    load::<SHARED, 4>(machine, warp, lanes, [d0, d1, d2, d3], address, access)?;
                 }
                 Self::StoreShared1 { address, a, access } => {
-                    store::<SHARED, 1>(machine, warp, lanes, ([a], address, access))?;
+                    store::<SHARED, 1>(machine, warp, lanes, [a], address, access)?;
                 }
                 Self::StoreShared2 { address, a0, a1, access } => {
-                    store::<SHARED, 2>(machine, warp, lanes, ([a0, a1], address, access))?;
+                    store::<SHARED, 2>(machine, warp, lanes, [a0, a1], address, access)?;
                 }
                 Self::StoreShared4 { address, a0, a1, a2, a3, access } => {
-                    store::<SHARED, 4>(machine, warp, lanes, ([a0, a1, a2, a3], address, access))?;
+                    store::<SHARED, 4>(machine, warp, lanes, [a0, a1, a2, a3], address, access)?;
                 }
                 Self::Load1 { d, address, access } => {
-                    load_lanes(machine, warp, lanes, (&[d], address, access))?;
+                    load_lanes(machine, warp, lanes, &[d], address, access)?;
                 }
                 Self::Load2 { d0, d1, address, access } => {
-                    load_lanes(machine, warp, lanes, (&[d0, d1], address, access))?;
+                    load_lanes(machine, warp, lanes, &[d0, d1], address, access)?;
                 }
                 Self::Load4 { d0, d1, d2, d3, address, access } => {
-                    load_lanes(machine, warp, lanes, (&[d0, d1, d2, d3], address, access))?;
+                    load_lanes(machine, warp, lanes, &[d0, d1, d2, d3], address, access)?;
                 }
                 Self::Store1 { address, a, access } => {
-                    store_lanes(machine, warp, lanes, (&[a], address, access))?;
+                    store_lanes(machine, warp, lanes, &[a], address, access)?;
                 }
                 Self::Store2 { address, a0, a1, access } => {
-                    store_lanes(machine, warp, lanes, (&[a0, a1], address, access))?;
+                    store_lanes(machine, warp, lanes, &[a0, a1], address, access)?;
                 }
                 Self::Store4 { address, a0, a1, a2, a3, access } => {
-                    store_lanes(machine, warp, lanes, (&[a0, a1, a2, a3], address, access))?;
+                    store_lanes(machine, warp, lanes, &[a0, a1, a2, a3], address, access)?;
                 }
                 Self::Atomic { d, address, b, c, atomic } => {
                     machine.memories.pc = warp.pc;
                     let atomic = machine.program.atomics.get_unchecked(atomic as usize);
-                    atomics::execute(&mut machine.memories, lanes, (d, address, b, c), atomic)?;
+                    let operands = atomics::Operands { d, address, b, c };
+                    atomics::execute(&mut machine.memories, lanes, operands, atomic)?;
                 }
-                Self::CpAsync { target, source, size, copy } => {
+                Self::CpAsync { target, source, size, copy: index } => {
                     machine.memories.pc = warp.pc;
-                    let copy = (copy, machine.program.copies.get_unchecked(copy as usize));
-                    let operands = (target, source, size);
-                    warp.async_copies.issue(&mut machine.memories, lanes, operands, copy)?;
+                    let copy = machine.program.copies.get_unchecked(index as usize);
+                    let operands = async_copy::Operands { target, source, size };
+                    let memories = &mut machine.memories;
+                    warp.async_copies.issue(memories, lanes, operands, index, copy)?;
                 }
                 Self::CommitGroup {} => warp.async_copies.commit(lanes.mask),
                 Self::WaitGroup { pending } => {
                     machine.memories.pc = warp.pc;
-                    let copies = (&machine.program.copies[..], lanes.mask);
-                    warp.async_copies.wait(&mut machine.memories, copies, Some(pending))?;
+                    let (copies, memories) = (&machine.program.copies, &mut machine.memories);
+                    warp.async_copies.wait(memories, copies, lanes.mask, Some(pending))?;
                 }
                 Self::WaitAll {} => {
                     machine.memories.pc = warp.pc;
-                    let copies = (&machine.program.copies[..], lanes.mask);
-                    warp.async_copies.wait(&mut machine.memories, copies, None)?;
+                    let (copies, memories) = (&machine.program.copies, &mut machine.memories);
+                    warp.async_copies.wait(memories, copies, lanes.mask, None)?;
                 }
             }
         }
         Ok(())
     }
 }
-
-/// Registers of the values, register of the address, and index of the access.
-type Words<const N: usize> = ([Offset; N], Offset, u32);
 
 /// # Safety
 ///
@@ -238,14 +237,16 @@ unsafe fn load<const SHARED: bool, const N: usize>(
     machine: &mut Machine<'_>,
     warp: &Warp,
     lanes: ActiveLanes,
-    words: Words<N>,
+    values: [Offset; N],
+    address: Offset,
+    access: u32,
 ) -> Result<(), LaneFault> {
     // SAFETY: by the contract.
     unsafe {
-        if load_words::<SHARED, N>(machine, lanes, words) {
+        if load_words::<SHARED, N>(machine, lanes, values, address, access) {
             return Ok(());
         }
-        load_lanes(machine, warp, lanes, (&words.0, words.1, words.2))
+        load_lanes(machine, warp, lanes, &values, address, access)
     }
 }
 
@@ -257,14 +258,16 @@ unsafe fn store<const SHARED: bool, const N: usize>(
     machine: &mut Machine<'_>,
     warp: &Warp,
     lanes: ActiveLanes,
-    words: Words<N>,
+    values: [Offset; N],
+    address: Offset,
+    access: u32,
 ) -> Result<(), LaneFault> {
     // SAFETY: by the contract.
     unsafe {
-        if store_words::<SHARED, N>(machine, lanes, words) {
+        if store_words::<SHARED, N>(machine, lanes, values, address, access) {
             return Ok(());
         }
-        store_lanes(machine, warp, lanes, (&words.0, words.1, words.2))
+        store_lanes(machine, warp, lanes, &values, address, access)
     }
 }
 
@@ -276,13 +279,15 @@ unsafe fn load_lanes(
     machine: &mut Machine<'_>,
     warp: &Warp,
     lanes: ActiveLanes,
-    (values, address, access): (&[Offset], Offset, u32),
+    values: &[Offset],
+    address: Offset,
+    access: u32,
 ) -> Result<(), LaneFault> {
     machine.memories.pc = warp.pc;
     // SAFETY: by the contract.
     unsafe {
         let access = machine.program.accesses.get_unchecked(access as usize);
-        load_any(&mut machine.memories, lanes, (values, address), access)
+        load_any(&mut machine.memories, lanes, values, address, access)
     }
 }
 
@@ -294,12 +299,14 @@ unsafe fn store_lanes(
     machine: &mut Machine<'_>,
     warp: &Warp,
     lanes: ActiveLanes,
-    (values, address, access): (&[Offset], Offset, u32),
+    values: &[Offset],
+    address: Offset,
+    access: u32,
 ) -> Result<(), LaneFault> {
     machine.memories.pc = warp.pc;
     // SAFETY: by the contract.
     unsafe {
         let access = machine.program.accesses.get_unchecked(access as usize);
-        store_any(&mut machine.memories, lanes, (values, address), access)
+        store_any(&mut machine.memories, lanes, values, address, access)
     }
 }

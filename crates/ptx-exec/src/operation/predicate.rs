@@ -52,7 +52,7 @@ impl Predicate<Offset> {
             let bits = |register| lanes.file.predicate(register);
             match *self {
                 Self::Compare { d, a, b, test, inverted } => {
-                    test.execute(lanes, d, (a, b, inverted));
+                    test.execute(lanes, d, a, b, inverted);
                 }
                 Self::And { d, a, b, inverted } => {
                     lanes.write_predicate(d, bits(a) & bits(b) ^ invert(inverted));
@@ -63,8 +63,8 @@ impl Predicate<Offset> {
                 Self::Xor { d, a, b, inverted } => {
                     lanes.write_predicate(d, bits(a) ^ bits(b) ^ invert(inverted));
                 }
-                Self::Select32 { d, a, b, predicate } => lanes.select::<u32>(d, (a, b, predicate)),
-                Self::Select64 { d, a, b, predicate } => lanes.select::<u64>(d, (a, b, predicate)),
+                Self::Select32 { d, a, b, predicate } => lanes.select::<u32>(d, a, b, predicate),
+                Self::Select64 { d, a, b, predicate } => lanes.select::<u64>(d, a, b, predicate),
             }
         }
     }
@@ -75,27 +75,29 @@ impl Comparison {
     ///
     /// As for [`Predicate::execute`].
     #[inline(always)]
-    unsafe fn execute(self, lanes: ActiveLanes, d: Offset, operands: (Offset, Offset, bool)) {
+    unsafe fn execute(self, lanes: ActiveLanes, d: Offset, a: Offset, b: Offset, inverted: bool) {
         // SAFETY: by the contract.
         unsafe {
             match self {
-                Self::Equal32 => lanes.compare(d, operands, |a: u32, b: u32| a == b),
-                Self::LessU32 => lanes.compare(d, operands, |a: u32, b: u32| a < b),
-                Self::LessS32 => lanes.compare(d, operands, |a: i32, b: i32| a < b),
-                Self::EqualF32 => lanes.compare(d, operands, |a: u32, b: u32| f(a) == f(b)),
-                Self::LessF32 => lanes.compare(d, operands, |a: u32, b: u32| f(a) < f(b)),
-                Self::LessEqualF32 => lanes.compare(d, operands, |a: u32, b: u32| f(a) <= f(b)),
-                Self::Equal64 => lanes.compare(d, operands, |a: u64, b: u64| a == b),
-                Self::LessU64 => lanes.compare(d, operands, |a: u64, b: u64| a < b),
-                Self::LessS64 => lanes.compare(d, operands, |a: i64, b: i64| a < b),
+                Self::Equal32 => lanes.compare(d, a, b, inverted, |x: u32, y: u32| x == y),
+                Self::LessU32 => lanes.compare(d, a, b, inverted, |x: u32, y: u32| x < y),
+                Self::LessS32 => lanes.compare(d, a, b, inverted, |x: i32, y: i32| x < y),
+                Self::EqualF32 => lanes.compare(d, a, b, inverted, |x: u32, y: u32| f(x) == f(y)),
+                Self::LessF32 => lanes.compare(d, a, b, inverted, |x: u32, y: u32| f(x) < f(y)),
+                Self::LessEqualF32 => {
+                    lanes.compare(d, a, b, inverted, |x: u32, y: u32| f(x) <= f(y))
+                }
+                Self::Equal64 => lanes.compare(d, a, b, inverted, |x: u64, y: u64| x == y),
+                Self::LessU64 => lanes.compare(d, a, b, inverted, |x: u64, y: u64| x < y),
+                Self::LessS64 => lanes.compare(d, a, b, inverted, |x: i64, y: i64| x < y),
                 Self::EqualF64 => {
-                    lanes.compare(d, operands, |a: u64, b: u64| double(a) == double(b));
+                    lanes.compare(d, a, b, inverted, |x: u64, y: u64| double(x) == double(y));
                 }
                 Self::LessF64 => {
-                    lanes.compare(d, operands, |a: u64, b: u64| double(a) < double(b));
+                    lanes.compare(d, a, b, inverted, |x: u64, y: u64| double(x) < double(y));
                 }
                 Self::LessEqualF64 => {
-                    lanes.compare(d, operands, |a: u64, b: u64| double(a) <= double(b));
+                    lanes.compare(d, a, b, inverted, |x: u64, y: u64| double(x) <= double(y));
                 }
             }
         }

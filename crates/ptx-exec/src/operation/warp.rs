@@ -117,9 +117,9 @@ impl WarpWide<Offset> {
                     }
                 }
                 Self::ActiveMask { d } => lanes.write(d, &[mask; LANES]),
-                Self::Shuffle { d, a, b, c, mode, .. } => shuffle(lanes, d, (a, b, c), mode)?,
+                Self::Shuffle { d, a, b, c, mode, .. } => shuffle(lanes, d, a, b, c, mode)?,
                 Self::ShuffleInRange { d, b, c, mode, .. } => {
-                    shuffle_in_range(lanes, d, (b, c), mode);
+                    shuffle_in_range(lanes, d, b, c, mode);
                 }
                 Self::Ballot { d, predicate, .. } => lanes.write(d, &[votes(predicate); LANES]),
                 Self::All { d, predicate, .. } => {
@@ -132,9 +132,9 @@ impl WarpWide<Offset> {
                     let votes = votes(predicate);
                     lanes.write_predicate(d, all_if(votes == 0 || votes == mask));
                 }
-                Self::MatchAny { d, value, wide, .. } => match_any(lanes, d, (value, wide)),
+                Self::MatchAny { d, value, wide, .. } => match_any(lanes, d, value, wide),
                 Self::MatchAll { d, predicate, value, wide, .. } => {
-                    match_all(lanes, (d, predicate), (value, wide));
+                    match_all(lanes, d, predicate, value, wide);
                 }
                 Self::Reduce { d, value, operation, .. } => reduce(lanes, d, value, operation),
                 Self::Elect { d, predicate, .. } => {

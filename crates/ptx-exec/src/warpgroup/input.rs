@@ -31,7 +31,8 @@ pub(super) fn of_halves<const N: usize>(dtype: Type, halves: [u16; N]) -> [f32; 
 #[inline(always)]
 pub(super) fn for_each_element(
     dtype: Type,
-    (index, lane): (usize, usize),
+    index: usize,
+    lane: usize,
     bits: u32,
     mut visit: impl FnMut(usize, usize, f32),
 ) {

@@ -60,7 +60,7 @@ impl Pending {
                 return undefined(Undefined::MatrixAWritten);
             }
             for (lane, bits) in lanes.into_iter().enumerate() {
-                for_each_element(self.dtype, (index, lane), bits, |row, step, value| {
+                for_each_element(self.dtype, index, lane, bits, |row, step, value| {
                     rows[row][step] = value;
                 });
             }

@@ -50,8 +50,10 @@ impl SharedMatrix {
     /// Decodes a descriptor in the shared memory that starts at `base`. Fails if the descriptor is
     /// undefined behaviour.
     pub(super) fn of(
-        (descriptor, transposed): (u64, bool),
-        (dtype, base): (Type, u64),
+        descriptor: u64,
+        transposed: bool,
+        dtype: Type,
+        base: u64,
     ) -> Result<Self, Undefined> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
@@ -89,7 +91,7 @@ impl SharedMatrix {
         let mut out = vec![[0.0; STEPS]; range.len()];
         let (elements, whole) = (self.elements(), self.whole(memories, &range));
         for (line, step) in self.positions(&range) {
-            let values = self.load(memories, (line, step), whole)?;
+            let values = self.load(memories, line, step, whole)?;
             let line = line - range.start;
             if self.transposed {
                 values.into_iter().enumerate().for_each(|(i, value)| out[line + i][step] = value);
@@ -124,7 +126,7 @@ impl SharedMatrix {
         if memories.races.is_some() || memories.first_unfenced(&(low..high)).is_some() {
             return None;
         }
-        memories.check_async(Some(StateSpace::Shared), (low, bytes), AccessKind::Read).ok()?;
+        memories.check_async(Some(StateSpace::Shared), low, bytes, AccessKind::Read).ok()?;
         let host = memories.shared_bytes(low, bytes).ok()?;
         Some(Span { base: low, end: high, host })
     }
@@ -133,7 +135,8 @@ impl SharedMatrix {
     fn load(
         &self,
         memories: &mut Memories<'_>,
-        (line, step): (usize, usize),
+        line: usize,
+        step: usize,
         whole: Option<Span>,
     ) -> Result<[f32; ELEMENTS], LaneFault> {
         let address = self.piece(line, step);
@@ -155,7 +158,7 @@ impl SharedMatrix {
     /// The host address of the piece at `address`, if it may be read.
     fn checked(memories: &mut Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
         let from = memories.shared_bytes(address, u64::from(PIECE))?;
-        memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read)?;
+        memories.watch(&ACCESS, 0, address, PIECE, AccessKind::Read)?;
         if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
             return Err(FaultKind::Undefined(Undefined::UnfencedSharedMemory));
         }

@@ -64,7 +64,8 @@ fn number(row: u32, column: u32) -> u32 {
 /// Runs one block and returns the target matrix, whose elements are initially 7.
 fn run_with(
     program: &Program,
-    (threads, seed): (u32, u64),
+    threads: u32,
+    seed: u64,
     swizzle: Swizzle,
 ) -> Result<Vec<u32>, Fault> {
     run_launch(program, swizzle, Launch { block: [threads, 1, 1], seed, ..Launch::default() })
@@ -98,7 +99,7 @@ fn run_launch(program: &Program, swizzle: Swizzle, request: Launch<'_>) -> Resul
 fn run(program: &Program, threads: u32) -> Vec<u32> {
     let outputs: Vec<Vec<u32>> = (0..8)
         .map(|seed| {
-            let out = run_with(program, (threads, seed), Swizzle::None);
+            let out = run_with(program, threads, seed, Swizzle::None);
             out.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"))
         })
         .collect();
@@ -108,13 +109,13 @@ fn run(program: &Program, threads: u32) -> Vec<u32> {
 
 /// Returns the message of the fault of a kernel.
 fn message(program: &Program, threads: u32) -> String {
-    let fault = run_with(program, (threads, 0), Swizzle::None).err();
+    let fault = run_with(program, threads, 0, Swizzle::None).err();
     fault.expect("the kernel has a fault").to_string()
 }
 
 /// Returns the undefined behaviour at which a kernel stops.
 fn misuse(program: &Program, threads: u32) -> ProxyMisuse {
-    match run_with(program, (threads, 0), Swizzle::None).map_err(|fault| fault.kind) {
+    match run_with(program, threads, 0, Swizzle::None).map_err(|fault| fault.kind) {
         Err(FaultKind::AsyncProxy(misuse)) => *misuse,
         other => panic!("{other:?}"),
     }
@@ -137,10 +138,10 @@ fn tile<'k>(given: Given<'k>, stage: u32) -> Shared<'k, u32> {
 }
 
 /// Thread 0 loads the tile at `(x, y)`.
-fn load_first<'k>(k: &Kernel<'k>, given: Given<'k>, (x, y): (u32, u32)) {
+fn load_first<'k>(k: &Kernel<'k>, given: Given<'k>, x: u32, y: u32) {
     k.when(k.tid_x().eq(0), || {
         k.mbarrier_arrive_expect_tx(given.full, TILE_BYTES);
-        k.cp_async_bulk_tensor_2d_load(given.tiles, given.from, (x, y), given.full);
+        k.cp_async_bulk_tensor_2d_load(given.tiles, given.from, [x, y], given.full);
     });
 }
 
@@ -158,7 +159,7 @@ fn write_tile<'k>(k: &Kernel<'k>, given: Given<'k>) {
 fn a_tile_arrives_with_its_phase() {
     let program = entry(|k, given| {
         init(k, given);
-        load_first(k, given, (5, 3));
+        load_first(k, given, 5, 3);
         k.mbarrier_wait_parity(given.full, 0);
         write_tile(k, given);
     });
@@ -174,7 +175,7 @@ fn a_tile_arrives_with_its_phase() {
 fn elements_outside_the_tensor_are_zero_and_are_not_stored() {
     let program = entry(|k, given| {
         init(k, given);
-        load_first(k, given, (COLUMNS - 4, ROWS - 2));
+        load_first(k, given, COLUMNS - 4, ROWS - 2);
         k.mbarrier_wait_parity(given.full, 0);
         write_tile(k, given);
     });
@@ -197,8 +198,8 @@ fn elements_outside_the_tensor_are_zero_and_are_not_stored() {
         k.barrier();
         k.when(k.tid_x().eq(0), || {
             let (x, y) = (COLUMNS - 4, ROWS - 2);
-            k.cp_async_bulk_tensor_2d_store(given.to, (x, y), given.tiles);
-            k.cp_async_bulk_tensor_2d_store(given.to, (-28i32 as u32, -6i32 as u32), given.tiles);
+            k.cp_async_bulk_tensor_2d_store(given.to, [x, y], given.tiles);
+            k.cp_async_bulk_tensor_2d_store(given.to, [-28i32 as u32, -6i32 as u32], given.tiles);
             k.cp_async_bulk_commit_group();
             k.cp_async_bulk_wait_group(0);
         });
@@ -218,12 +219,12 @@ fn loads_swizzle_rows_and_stores_undo_it() {
     let program = |through: bool| {
         entry(move |k, given| {
             init(k, given);
-            load_first(k, given, (0, 0));
+            load_first(k, given, 0, 0);
             k.mbarrier_wait_parity(given.full, 0);
             if through {
                 k.barrier();
                 k.when(k.tid_x().eq(0), || {
-                    k.cp_async_bulk_tensor_2d_store(given.to, (0, 0), given.tiles);
+                    k.cp_async_bulk_tensor_2d_store(given.to, [0, 0], given.tiles);
                     k.cp_async_bulk_commit_group();
                     k.cp_async_bulk_wait_group(0);
                 });
@@ -232,7 +233,7 @@ fn loads_swizzle_rows_and_stores_undo_it() {
             }
         })
     };
-    let run = |through, swizzle| run_with(&program(through), (32, 0), swizzle).unwrap();
+    let run = |through, swizzle| run_with(&program(through), 32, 0, swizzle).unwrap();
     let mixed = run(false, Swizzle::Bytes128);
     for row in 0..TILE_ROWS {
         for column in 0..TILE_COLUMNS {
@@ -248,7 +249,7 @@ fn pipeline(wrong: Mistake) -> Program {
     entry(move |k, given| {
         init(k, given);
         let rounds = 5 * 2;
-        let place = |i: u32| ((i % 2) * (COLUMNS - TILE_COLUMNS), i / 2 * TILE_ROWS);
+        let place = |i: u32| [(i % 2) * (COLUMNS - TILE_COLUMNS), i / 2 * TILE_ROWS];
         k.when_else(
             k.warp().eq(0),
             || {
@@ -280,7 +281,7 @@ fn pipeline(wrong: Mistake) -> Program {
                     if wrong == Mistake::EarlyRelease {
                         release();
                     }
-                    let (x, y) = place(i);
+                    let [x, y] = place(i);
                     for row in 0..TILE_ROWS {
                         let value = tile(given, stage).at(k.lane()).load(row * TILE_COLUMNS);
                         given.target.at(k.lane()).store((y + row) * COLUMNS + x, value);
@@ -349,7 +350,7 @@ fn mistakes_with_stages_are_detected() {
         assert!(matches!(early, ProxyMisuse::TargetInFlight { .. }), "{early}");
     }
     assert!(message(&pipeline(Mistake::FewBytes), 64).contains("bytes"));
-    let twice = run_with(&pipeline(Mistake::TwoArrivals), (64, 0), Swizzle::None);
+    let twice = run_with(&pipeline(Mistake::TwoArrivals), 64, 0, Swizzle::None);
     let twice = twice.map_err(|fault| fault.kind);
     assert!(
         matches!(twice, Err(FaultKind::AsyncProxy(_) | FaultKind::Deadlock { .. })),
@@ -382,7 +383,7 @@ fn mbarriers_are_initialized_once_and_before_use() {
     let unfenced = misuse(|k, given| {
         k.when(k.tid_x().eq(0), || k.mbarrier_init(given.full, 1));
         k.barrier();
-        load_first(k, given, (0, 0));
+        load_first(k, given, 0, 0);
         k.mbarrier_wait_parity(given.full, 0);
     });
     assert!(matches!(unfenced, ProxyMisuse::UnfencedBarrier { .. }), "{unfenced}");
@@ -427,15 +428,15 @@ fn addresses_of_copies_are_checked() {
             });
             k.mbarrier_wait_parity(given.full, 0);
         });
-        run_with(&program, (32, 0), Swizzle::None).unwrap_err()
+        run_with(&program, 32, 0, Swizzle::None).unwrap_err()
     };
     let tilted = misuse(|k, given| {
-        k.cp_async_bulk_tensor_2d_load(given.tiles.offset(4), given.from, (0, 0), given.full);
+        k.cp_async_bulk_tensor_2d_load(given.tiles.offset(4), given.from, [0, 0], given.full);
     });
     assert!(matches!(tilted.kind, FaultKind::Misaligned { bytes: 128, .. }), "{tilted}");
     let far = misuse(|k, given| {
         let to = given.tiles.offset(i64::from(TILE_BYTES));
-        k.cp_async_bulk_tensor_2d_load(to, given.from, (0, 0), given.full);
+        k.cp_async_bulk_tensor_2d_load(to, given.from, [0, 0], given.full);
     });
     assert!(matches!(far.kind, FaultKind::OutOfBounds { .. }), "{far}");
     let short = misuse(|k, given| {
@@ -454,7 +455,7 @@ fn addresses_of_copies_are_checked() {
 fn invalid_tensor_map_bytes_are_refused() {
     let program = entry(|k, given| {
         init(k, given);
-        load_first(k, given, (0, 0));
+        load_first(k, given, 0, 0);
         k.mbarrier_wait_parity(given.full, 0);
     });
     let memory = Memory::new(1 << 20);
@@ -482,7 +483,7 @@ fn store(wrong: &'static str) -> Program {
         });
         k.barrier();
         k.when(k.tid_x().eq(0), || {
-            k.cp_async_bulk_tensor_2d_store(given.to, (0, 0), given.tiles);
+            k.cp_async_bulk_tensor_2d_store(given.to, [0, 0], given.tiles);
             k.cp_async_bulk_commit_group();
             if wrong != "no wait" {
                 k.cp_async_bulk_wait_group_read(if wrong == "one open" { 1 } else { 0 });
@@ -525,9 +526,9 @@ fn contiguous_bytes_are_copied_both_ways() {
 fn a_block_may_not_end_while_its_shared_memory_is_written() {
     let program = entry(|k, given| {
         init(k, given);
-        load_first(k, given, (0, 0));
+        load_first(k, given, 0, 0);
     });
-    let fault = run_with(&program, (64, 0), Swizzle::None).unwrap_err();
+    let fault = run_with(&program, 64, 0, Swizzle::None).unwrap_err();
     assert!(fault.to_string().contains("the block ended while"), "{fault}");
     assert!(fault.site.text.contains("cp.async.bulk.tensor.2d"), "{fault}");
 }

@@ -22,7 +22,7 @@ enum Location {
 
 /// One warpgroup multiplies a tile of each matrix and stores the 64 × 64 sums. They are initially
 /// 1, which the first product overwrites unless `adds`. It waits for the tiles if `waits`.
-fn product(element: HalfType, location: Location, (adds, waits): (bool, bool)) -> Program {
+fn product(element: HalfType, location: Location, adds: bool, waits: bool) -> Program {
     let entry = Kernel::build("product", |k| {
         k.max_threads(128);
         let (a, b) = (k.tensor_map("a"), k.tensor_map("b"));
@@ -38,8 +38,8 @@ fn product(element: HalfType, location: Location, (adds, waits): (bool, bool)) -
         k.barrier();
         k.when(first, || {
             k.mbarrier_arrive_expect_tx(full, 2 * TILE_BYTES);
-            k.cp_async_bulk_tensor_2d_load(a_tile, a, (0, 0), full);
-            k.cp_async_bulk_tensor_2d_load(b_tile, b, (0, 0), full);
+            k.cp_async_bulk_tensor_2d_load(a_tile, a, [0, 0], full);
+            k.cp_async_bulk_tensor_2d_load(b_tile, b, [0, 0], full);
         });
         if waits {
             k.mbarrier_wait_parity(full, 0);
@@ -65,7 +65,7 @@ fn product(element: HalfType, location: Location, (adds, waits): (bool, bool)) -
                 (0, true) => ScaleD::OneIf(k.tid_x().lt(128)),
                 _ => ScaleD::One,
             };
-            k.wgmma_mma_async(element, (a, b), &sums, scale_d);
+            k.wgmma_mma_async(element, a, b, &sums, scale_d);
         }
         k.wgmma_commit_group();
         k.wgmma_wait_group(0);
@@ -138,7 +138,7 @@ fn run(program: &Program, element: HalfType) -> Result<Vec<f32>, FaultKind> {
 fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
     for element in [HalfType::Bf16, HalfType::F16] {
         for (location, adds) in [(Location::Shared, false), (Location::Registers, true)] {
-            let out = run(&product(element, location, (adds, true)), element).unwrap();
+            let out = run(&product(element, location, adds, true), element).unwrap();
             for row in 0..EXTENT {
                 for column in 0..EXTENT {
                     let terms = (0..EXTENT).map(|s| number(0, row, s) * number(1, column, s));
@@ -153,7 +153,7 @@ fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
 #[test]
 fn a_product_of_a_tile_in_flight_is_refused() {
     let element = HalfType::Bf16;
-    let program = product(element, Location::Shared, (false, false));
+    let program = product(element, Location::Shared, false, false);
     let Err(FaultKind::AsyncProxy(misuse)) = run(&program, element) else {
         panic!("the product was computed")
     };

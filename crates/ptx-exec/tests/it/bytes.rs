@@ -74,7 +74,7 @@ fn carries_of_64_bits_and_of_products() {
 }
 
 /// Element `index` of a word of elements of `bits` bits.
-fn part(word: u32, index: u32, (bits, signed): (u32, bool)) -> i64 {
+fn part(word: u32, index: u32, bits: u32, signed: bool) -> i64 {
     let up = word << (32 - bits - bits * index);
     if signed { i64::from(up.cast_signed() >> (32 - bits)) } else { i64::from(up >> (32 - bits)) }
 }
@@ -95,21 +95,16 @@ fn dot_products() {
     {
         let [a_signed, b_signed] = signed;
         check(&format!("dp4a.{ty}"), &|a, b| {
-            (0..4).map(|i| part(a, i, (8, a_signed)) * part(b, i, (8, b_signed))).sum()
+            (0..4).map(|i| part(a, i, 8, a_signed) * part(b, i, 8, b_signed)).sum()
         });
         for (word, first) in [("lo", 0), ("hi", 2)] {
             check(&format!("dp2a.{word}.{ty}"), &|a, b| {
-                let term = |i| part(a, i, (16, a_signed)) * part(b, first + i, (8, b_signed));
+                let term = |i| part(a, i, 16, a_signed) * part(b, first + i, 8, b_signed);
                 (0..2).map(term).sum()
             });
         }
     }
-    let distance = |signed| {
-        move |a, b| {
-            let whole = (32, signed);
-            (part(a, 0, whole) - part(b, 0, whole)).abs()
-        }
-    };
+    let distance = |signed| move |a, b| (part(a, 0, 32, signed) - part(b, 0, 32, signed)).abs();
     check("sad.u32", &distance(false));
     check("sad.s32", &distance(true));
     assert_eq!(binary("sad.s32 %r9, %r7, %r8, 10;", &[(1, M)]), [12]);
@@ -173,7 +168,7 @@ fn packed_integers_have_two_results() {
         let found: Vec<[u32; 1]> = sweep(&format!("{name} %r20, %r10, %r11;"), &input);
         for (&[a, b], [found]) in input.iter().zip(found) {
             let [low, high] =
-                [0, 1].map(|i| function(part(a, i, (16, signed)), part(b, i, (16, signed))));
+                [0, 1].map(|i| function(part(a, i, 16, signed), part(b, i, 16, signed)));
             let want = low as u32 & 0xffff | (high as u32) << 16;
             assert_eq!(found, want, "{name} of {a:#x} and {b:#x}");
         }

@@ -120,11 +120,11 @@ fn bytes_of(words: &[u32]) -> Vec<u8> {
 /// Runs the kernel with `threads` threads and every interpreter that the host supports, checks that
 /// the results agree, and returns the output.
 fn run_text(text: &str, threads: u32, input: &[u8], out_bytes: usize) -> Vec<u8> {
-    run_grid(text, (1, threads), input, out_bytes)
+    run_grid(text, 1, threads, input, out_bytes)
 }
 
 /// [`run_text`] with several blocks, on up to two host threads.
-fn run_grid(text: &str, (blocks, threads): (u32, u32), input: &[u8], out_bytes: usize) -> Vec<u8> {
+fn run_grid(text: &str, blocks: u32, threads: u32, input: &[u8], out_bytes: usize) -> Vec<u8> {
     let program = decode(text).unwrap_or_else(|error| panic!("{error}"));
     let outputs: Vec<Vec<u8>> = HostIsa::supported()
         .into_iter()
@@ -161,7 +161,7 @@ fn sweep<const IN: usize, const OUT: usize>(body: &str, input: &[[u32; IN]]) -> 
         each(IN, &|i| format!("ld.global.b32 %r{}, [%rd39+{}];", 10 + i, 4 * i)),
         each(OUT, &|i| format!("st.global.b32 [%rd38+{}], %r{};", 4 * i, 20 + i)),
     ));
-    let out = run_grid(&text, (blocks as u32, BLOCK as u32), &bytes, 4 * OUT * threads);
+    let out = run_grid(&text, blocks as u32, BLOCK as u32, &bytes, 4 * OUT * threads);
     words(&out).as_chunks::<OUT>().0[..input.len()].to_vec()
 }
 

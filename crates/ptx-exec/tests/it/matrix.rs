@@ -115,7 +115,7 @@ impl Kind {
 }
 
 /// The registers of a lane, as words.
-fn fragment(kind: Kind, layout: Layout, (lane, count): (usize, usize), of: &Numbers) -> Vec<u32> {
+fn fragment(kind: Kind, layout: Layout, lane: usize, count: usize, of: &Numbers) -> Vec<u32> {
     let bits = 32 / kind.parts();
     let mut list = vec![0u32; count.div_ceil(kind.parts())];
     for i in 0..count {
@@ -169,9 +169,9 @@ fn check(shape: &Shape, types: [&str; 4]) {
     let name = format!("mma.sync.aligned.{}.row.col.{}", shape.name, types.join("."));
     let mut input = Vec::new();
     for lane in 0..32 {
-        let mut line = fragment(a, shape.layouts[0], (lane, na), &a_of);
-        line.extend(fragment(b, shape.layouts[1], (lane, nb), &b_of));
-        line.extend(fragment(c, shape.layouts[2], (lane, nc), &c_of));
+        let mut line = fragment(a, shape.layouts[0], lane, na, &a_of);
+        line.extend(fragment(b, shape.layouts[1], lane, nb, &b_of));
+        line.extend(fragment(c, shape.layouts[2], lane, nc, &c_of));
         line.resize(32, 0);
         input.extend(line);
     }
@@ -400,7 +400,7 @@ fn matrices_are_stored_as_rows_and_transposed_in_registers() {
 }
 
 /// A product by `wmma`, of matrices in memory in the given layouts.
-fn wmma((m, n, k): (usize, usize, usize), layouts: [&str; 4], types: [&str; 4]) {
+fn wmma(m: usize, n: usize, k: usize, layouts: [&str; 4], types: [&str; 4]) {
     let [d, a, b, c] = types.map(Kind::of);
     let lie = |kind: Kind, (rows, columns): (usize, usize), layout: &str, of: &Numbers| {
         let mut bytes = Vec::new();
@@ -466,15 +466,15 @@ fn wmma((m, n, k): (usize, usize, usize), layouts: [&str; 4], types: [&str; 4]) 
 #[test]
 fn opaque_fragments() {
     let sizes = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
-    for size in sizes {
-        wmma(size, ["row", "col", "row", "row"], ["f32", "f16", "f16", "f32"]);
-        wmma(size, ["col", "row", "col", "row"], ["f16", "f16", "f16", "f16"]);
-        wmma(size, ["row", "row", "row", "col"], ["f32", "f16", "f16", "f16"]);
-        wmma(size, ["col", "col", "col", "col"], ["f16", "f16", "f16", "f32"]);
-        wmma(size, ["row", "col", "row", "row"], ["f32", "bf16", "bf16", "f32"]);
-        wmma(size, ["row", "col", "row", "row"], ["s32", "s8", "s8", "s32"]);
+    for (m, n, k) in sizes {
+        wmma(m, n, k, ["row", "col", "row", "row"], ["f32", "f16", "f16", "f32"]);
+        wmma(m, n, k, ["col", "row", "col", "row"], ["f16", "f16", "f16", "f16"]);
+        wmma(m, n, k, ["row", "row", "row", "col"], ["f32", "f16", "f16", "f16"]);
+        wmma(m, n, k, ["col", "col", "col", "col"], ["f16", "f16", "f16", "f32"]);
+        wmma(m, n, k, ["row", "col", "row", "row"], ["f32", "bf16", "bf16", "f32"]);
+        wmma(m, n, k, ["row", "col", "row", "row"], ["s32", "s8", "s8", "s32"]);
     }
-    wmma((16, 16, 8), ["row", "row", "col", "row"], ["f32", "tf32", "tf32", "f32"]);
+    wmma(16, 16, 8, ["row", "row", "col", "row"], ["f32", "tf32", "tf32", "f32"]);
 }
 
 #[test]

@@ -112,18 +112,18 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&[Modifier::AsyncBulk], &STORE], operands);
     }
 
-    /// Loads the box of a matrix whose first element is `(x, y)`, x along the contiguous dimension,
-    /// and completes its bytes at `mbarrier` (`cp.async.bulk.tensor.2d`). Elements outside of the
-    /// matrix become zero and count as bytes. Needs sm_90.
+    /// Loads the box of a matrix whose first element has these coordinates, the first along the
+    /// contiguous dimension, and completes its bytes at `mbarrier` (`cp.async.bulk.tensor.2d`).
+    /// Elements outside of the matrix become zero and count as bytes. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_tensor_2d_load<T: Scalar>(
         &self,
         to: Shared<'k, T>,
         map: TensorMapParam<'k>,
-        (x, y): (impl Arg<'k, u32>, impl Arg<'k, u32>),
+        coordinates: [impl Arg<'k, u32>; 2],
         mbarrier: Shared<'k, u64>,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim2, Modifier::Tile];
         self.bulk(&[&name, &LOAD], vec![at(to), map, at(mbarrier)]);
     }
@@ -134,10 +134,10 @@ impl<'k> Kernel<'k> {
         &self,
         to: Shared<'k, T>,
         map: TensorMapParam<'k>,
-        (x, y, z): (impl Arg<'k, u32>, impl Arg<'k, u32>, impl Arg<'k, u32>),
+        coordinates: [impl Arg<'k, u32>; 3],
         mbarrier: Shared<'k, u64>,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self), z.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim3, Modifier::Tile];
         self.bulk(&[&name, &LOAD], vec![at(to), map, at(mbarrier)]);
     }
@@ -150,10 +150,11 @@ impl<'k> Kernel<'k> {
         &self,
         to: Shared<'k, T>,
         map: TensorMapParam<'k>,
-        (x, y): (impl Arg<'k, u32>, impl Arg<'k, u32>),
-        (mbarrier, blocks): (Shared<'k, u64>, u16),
+        coordinates: [impl Arg<'k, u32>; 2],
+        mbarrier: Shared<'k, u64>,
+        blocks: u16,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let blocks = Operand::Immediate(Immediate::Integer(blocks.into()));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim2, Modifier::Tile];
         let multicast = [Modifier::MulticastCluster];
@@ -166,26 +167,28 @@ impl<'k> Kernel<'k> {
         &self,
         to: Shared<'k, T>,
         map: TensorMapParam<'k>,
-        (x, y, z): (impl Arg<'k, u32>, impl Arg<'k, u32>, impl Arg<'k, u32>),
-        (mbarrier, blocks): (Shared<'k, u64>, u16),
+        coordinates: [impl Arg<'k, u32>; 3],
+        mbarrier: Shared<'k, u64>,
+        blocks: u16,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self), z.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let blocks = Operand::Immediate(Immediate::Integer(blocks.into()));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim3, Modifier::Tile];
         let multicast = [Modifier::MulticastCluster];
         self.bulk(&[&name, &LOAD, &multicast], vec![at(to), map, at(mbarrier), blocks]);
     }
 
-    /// Stores the box of a matrix whose first element is `(x, y)`, x along the contiguous dimension
-    /// (`cp.async.bulk.tensor.2d`). Elements outside of the matrix are not written. Needs sm_90.
+    /// Stores the box of a matrix whose first element has these coordinates, the first along the
+    /// contiguous dimension (`cp.async.bulk.tensor.2d`). Elements outside of the matrix are not
+    /// written. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_tensor_2d_store<T: Scalar>(
         &self,
         map: TensorMapParam<'k>,
-        (x, y): (impl Arg<'k, u32>, impl Arg<'k, u32>),
+        coordinates: [impl Arg<'k, u32>; 2],
         from: Shared<'k, T>,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim2, Modifier::Tile];
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }
@@ -195,10 +198,10 @@ impl<'k> Kernel<'k> {
     pub fn cp_async_bulk_tensor_3d_store<T: Scalar>(
         &self,
         map: TensorMapParam<'k>,
-        (x, y, z): (impl Arg<'k, u32>, impl Arg<'k, u32>, impl Arg<'k, u32>),
+        coordinates: [impl Arg<'k, u32>; 3],
         from: Shared<'k, T>,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self), z.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let name = [Modifier::AsyncBulkTensor, Modifier::Dim3, Modifier::Tile];
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }
@@ -210,10 +213,10 @@ impl<'k> Kernel<'k> {
     pub fn cp_reduce_async_bulk_tensor_2d_add<T: Scalar>(
         &self,
         map: TensorMapParam<'k>,
-        (x, y): (impl Arg<'k, u32>, impl Arg<'k, u32>),
+        coordinates: [impl Arg<'k, u32>; 2],
         from: Shared<'k, T>,
     ) {
-        let map = map.coordinates([x.into_value(*self), y.into_value(*self)]);
+        let map = map.coordinates(coordinates.map(|c| c.into_value(*self)));
         let name = [Modifier::ReduceAsyncBulkTensor, Modifier::Dim2, Modifier::Tile, Modifier::Add];
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }

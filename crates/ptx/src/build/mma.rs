@@ -23,7 +23,7 @@ impl<'k> Kernel<'k> {
         b: [Value<'k, u32>; 2],
         acc: [Var<'k, f32>; 4],
     ) {
-        self.mma((Modifier::M16n8k16, Type::Bf16), [a.as_slice(), &b], acc);
+        self.mma(Modifier::M16n8k16, Type::Bf16, &a, &b, acc);
     }
 
     /// Computes `acc += a · b` for 16 × 8 tf32 elements of a and 8 × 8 of b (`mma.m16n8k8`). The
@@ -41,14 +41,16 @@ impl<'k> Kernel<'k> {
         b: [Value<'k, u32>; 2],
         acc: [Var<'k, f32>; 4],
     ) {
-        self.mma((Modifier::M16n8k8, Type::Tf32), [a.as_slice(), &b], acc);
+        self.mma(Modifier::M16n8k8, Type::Tf32, &a, &b, acc);
     }
 
     #[track_caller]
     fn mma(
         &self,
-        (shape, ty): (Modifier, Type),
-        [a, b]: [&[Value<'k, u32>]; 2],
+        shape: Modifier,
+        ty: Type,
+        a: &[Value<'k, u32>],
+        b: &[Value<'k, u32>],
         acc: [Var<'k, f32>; 4],
     ) {
         let results = [(); 4].map(|()| self.register(Type::F32));

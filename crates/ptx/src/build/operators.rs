@@ -163,7 +163,7 @@ macro_rules! logic {
             #[track_caller]
             fn $method(self, right: R) -> Self {
                 let right = right.into_value(self.kernel());
-                self.binary_as(Opcode::$opcode, &[], (bits_of(T::TYPE), right.operand()))
+                self.binary_as(Opcode::$opcode, &[], bits_of(T::TYPE), right.operand())
             }
         }
     };
@@ -183,7 +183,7 @@ impl<'k, T: Integer, R: Arg<'k, u32>> Shl<R> for Value<'k, T> {
         if amount.is_known(0) {
             return self;
         }
-        self.binary_as(Opcode::Shl, &[], (bits_of(T::TYPE), amount.operand()))
+        self.binary_as(Opcode::Shl, &[], bits_of(T::TYPE), amount.operand())
     }
 }
 
@@ -198,7 +198,7 @@ impl<'k, T: Integer, R: Arg<'k, u32>> Shr<R> for Value<'k, T> {
         if amount.is_known(0) {
             return self;
         }
-        self.binary_as(Opcode::Shr, &[], (T::TYPE, amount.operand()))
+        self.binary_as(Opcode::Shr, &[], T::TYPE, amount.operand())
     }
 }
 

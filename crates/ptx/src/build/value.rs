@@ -92,7 +92,7 @@ impl<'k, T: Scalar> Value<'k, T> {
     /// An instruction of type `T` with two sources.
     #[track_caller]
     pub(super) fn binary(self, opcode: Opcode, modifiers: &[Modifier], right: Self) -> Self {
-        self.binary_as(opcode, modifiers, (T::TYPE, right.operand()))
+        self.binary_as(opcode, modifiers, T::TYPE, right.operand())
     }
 
     /// An instruction of type `ty` with two sources.
@@ -101,7 +101,8 @@ impl<'k, T: Scalar> Value<'k, T> {
         self,
         opcode: Opcode,
         modifiers: &[Modifier],
-        (ty, right): (Type, Operand),
+        ty: Type,
+        right: Operand,
     ) -> Self {
         let operands = vec![self.operand(), right];
         let emit = Emit { opcode, modifiers, types: &[ty], operands };

@@ -69,7 +69,7 @@ impl<'k> Kernel<'k> {
     /// The value of lane `lane ^ mask` (`shfl.sync.bfly`). Every lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_bfly<T: Word>(&self, value: Value<'k, T>, mask: impl Arg<'k, u32>) -> Value<'k, T> {
-        self.shuffle(Modifier::Bfly, value, (mask.into_value(*self), WHOLE_WARP))
+        self.shuffle(Modifier::Bfly, value, mask.into_value(*self), WHOLE_WARP)
     }
 
     /// The value of lane `lane + delta`, or the lane's own if there is none (`shfl.sync.down`).
@@ -80,21 +80,21 @@ impl<'k> Kernel<'k> {
         value: Value<'k, T>,
         delta: impl Arg<'k, u32>,
     ) -> Value<'k, T> {
-        self.shuffle(Modifier::Down, value, (delta.into_value(*self), WHOLE_WARP))
+        self.shuffle(Modifier::Down, value, delta.into_value(*self), WHOLE_WARP)
     }
 
     /// The value of lane `lane - delta`, or the lane's own if there is none (`shfl.sync.up`). Every
     /// lane of the warp must execute it.
     #[track_caller]
     pub fn shfl_up<T: Word>(&self, value: Value<'k, T>, delta: impl Arg<'k, u32>) -> Value<'k, T> {
-        self.shuffle(Modifier::Up, value, (delta.into_value(*self), 0))
+        self.shuffle(Modifier::Up, value, delta.into_value(*self), 0)
     }
 
     /// The value of lane `lane` modulo 32 (`shfl.sync.idx`). Every lane of the warp must execute
     /// it.
     #[track_caller]
     pub fn shfl_idx<T: Word>(&self, value: Value<'k, T>, lane: impl Arg<'k, u32>) -> Value<'k, T> {
-        self.shuffle(Modifier::Idx, value, (lane.into_value(*self), WHOLE_WARP))
+        self.shuffle(Modifier::Idx, value, lane.into_value(*self), WHOLE_WARP)
     }
 
     #[track_caller]
@@ -102,7 +102,8 @@ impl<'k> Kernel<'k> {
         &self,
         mode: Modifier,
         value: Value<'k, T>,
-        (lane, clamp): (Value<'k, u32>, i64),
+        lane: Value<'k, u32>,
+        clamp: i64,
     ) -> Value<'k, T> {
         let source = Operand::Register(value.register());
         let clamp = Operand::Immediate(Immediate::Integer(clamp));

@@ -153,7 +153,7 @@ impl<'k> Kernel<'k> {
     /// If `acc` has another length.
     #[track_caller]
     pub fn wgmma_mma_async_bf16(&self, [a, b]: [MatrixDescriptor<'k>; 2], acc: &[Var<'k, f32>]) {
-        self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
+        self.wgmma_mma_async(HalfType::Bf16, MatrixA::Shared(a), b, acc, ScaleD::One);
     }
 
     /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 32, 64, 96, 128, 192,
@@ -167,7 +167,8 @@ impl<'k> Kernel<'k> {
     pub fn wgmma_mma_async(
         &self,
         element: HalfType,
-        (a, b): (MatrixA<'k>, MatrixDescriptor<'k>),
+        a: MatrixA<'k>,
+        b: MatrixDescriptor<'k>,
         acc: &[Var<'k, f32>],
         scale_d: ScaleD<'k>,
     ) {
@@ -223,7 +224,8 @@ impl<'k> Kernel<'k> {
     #[track_caller]
     pub fn wgmma_mma_async_tf32(
         &self,
-        (a, b): ([Value<'k, u32>; 4], MatrixDescriptor<'k>),
+        a: [Value<'k, u32>; 4],
+        b: MatrixDescriptor<'k>,
         acc: &[Var<'k, f32>],
         from_zero: bool,
     ) {

@@ -36,7 +36,7 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
             Token::Dotted(_) => {
                 let at = cursor.position();
                 let expected = "`.reg`, `.shared`, `.local`, `.param` or an instruction";
-                for variable in parse_variables(cursor, Linkage::Internal, (expected, true))? {
+                for variable in parse_variables(cursor, Linkage::Internal, expected, true)? {
                     scope.declare_variable(at, variable)?;
                 }
             }

@@ -54,7 +54,7 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
             scope.add_entry(at, entry)?;
             cursor.end_of_lines();
         } else {
-            for variable in parse_variables(cursor, linkage, (TOP_LEVEL, false))? {
+            for variable in parse_variables(cursor, linkage, TOP_LEVEL, false)? {
                 scope.declare_variable(at, variable)?;
             }
         }

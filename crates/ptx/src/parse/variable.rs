@@ -45,7 +45,8 @@ pub(super) fn parse_sized_type(cursor: &mut Cursor<'_>) -> Result<Type> {
 pub(super) fn parse_variables(
     cursor: &mut Cursor<'_>,
     linkage: Linkage,
-    (expected, of_calls): (&str, bool),
+    expected: &str,
+    of_calls: bool,
 ) -> Result<Vec<Variable>> {
     let space = match cursor.peek() {
         Token::Dotted(word) => Modifier::from_text(word).and_then(StateSpace::from_modifier),
@@ -68,7 +69,7 @@ pub(super) fn parse_variables(
             _ => parse_length(cursor)?,
         };
         let initial = match cursor.accept('=') {
-            true => parse_initial(cursor, (space, ty, length))?,
+            true => parse_initial(cursor, space, ty, length)?,
             false => Vec::new(),
         };
         if length == Some(0) && initial.is_empty() && linkage != Linkage::Extern {
@@ -128,7 +129,9 @@ pub(super) fn too_many_bytes(at: Position, found: &str, limit: u32) -> ParseErro
 /// The value of a scalar, or a list of values in braces for an array.
 fn parse_initial(
     cursor: &mut Cursor<'_>,
-    (space, ty, length): (StateSpace, Type, Option<u32>),
+    space: StateSpace,
+    ty: Type,
+    length: Option<u32>,
 ) -> Result<Vec<Immediate>> {
     if !matches!(space, StateSpace::Global | StateSpace::Const) {
         let expected = "no initial value; only `.global` and `.const` variables have one";

@@ -41,7 +41,7 @@ fn pipeline() -> Entry {
                         k.cp_async_bulk_tensor_2d_load(
                             tile(stage),
                             from,
-                            (0, i * 64),
+                            [k.constant(0), i * 64],
                             full.at(stage),
                         );
                     });
@@ -53,7 +53,7 @@ fn pipeline() -> Entry {
                     let (stage, turn) = (i % STAGES, i / STAGES);
                     k.mbarrier_wait_parity(full.at(stage), turn & 1);
                     k.when(k.tid_x().eq(128), || {
-                        k.cp_async_bulk_tensor_2d_store(to, (0, i * 64), tile(stage));
+                        k.cp_async_bulk_tensor_2d_store(to, [k.constant(0), i * 64], tile(stage));
                         k.cp_async_bulk_commit_group();
                         k.cp_async_bulk_wait_group_read(0);
                     });
@@ -93,9 +93,9 @@ fn a_tensor_map_is_a_parameter_of_128_bytes_at_a_multiple_of_64() {
     let entry = Kernel::build("one", |k| {
         let n = k.param::<u32>("n");
         let (map, place) = (k.tensor_map("map"), k.dynamic_shared::<u32>());
-        k.cp_async_bulk_tensor_2d_store(map, (n, u32::MAX), place);
-        k.cp_reduce_async_bulk_tensor_2d_add(map, (n, 0), place);
-        k.cp_async_bulk_tensor_3d_store(map, (n, 0, 1), place);
+        k.cp_async_bulk_tensor_2d_store(map, [n, k.constant(u32::MAX)], place);
+        k.cp_reduce_async_bulk_tensor_2d_add(map, [n, k.constant(0)], place);
+        k.cp_async_bulk_tensor_3d_store(map, [n, k.constant(0), k.constant(1)], place);
     });
     let map = &entry.parameters[1];
     let (align, length) = (Some(64), Some(128));
@@ -127,7 +127,7 @@ fn blocks_of_a_cluster_load_for_each_other() {
                 k.cp_async_bulk_load(tile, from, 512, full);
                 k.cp_async_bulk_store(from, tile, 512);
                 let x = k.cluster_ctarank() * 64;
-                k.cp_async_bulk_tensor_2d_load_multicast(tile, map, (x, 0), (full, 3));
+                k.cp_async_bulk_tensor_2d_load_multicast(tile, map, [x, k.constant(0)], full, 3);
             });
         });
         k.mbarrier_arrive_cluster(full, k.constant(0));

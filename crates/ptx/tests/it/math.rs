@@ -99,7 +99,7 @@ fn ulps(found: f32, exact: f64) -> f64 {
 }
 
 /// The greatest error over `count` numbers spread from `low` to `high`, which have one sign.
-fn worst(entry: &Entry, exact: fn(f64) -> f64, (low, high, count): (f32, f32, u32)) -> (f64, f32) {
+fn worst(entry: &Entry, exact: fn(f64) -> f64, low: f32, high: f32, count: u32) -> (f64, f32) {
     let (low, high) = (low.to_bits(), high.to_bits());
     let (low, high) = (low.min(high), low.max(high));
     let numbers = (0..count).map(|i| {
@@ -115,8 +115,10 @@ fn exp_adds_little_to_the_error_of_its_instruction() {
     let entry = kernel(|x| x.exp());
     // Half an ulp is the instruction's rounding, as it is evaluated here.
     // Positive, negative with normal results, and negative with denormal results.
-    for range in [(1e-30, 88.72, 20_000), (-1e-30, -87.3, 20_000), (-87.3, -103.9, 5_000)] {
-        let (error, x) = worst(&entry, f64::exp, range);
+    for (low, high, count) in
+        [(1e-30, 88.72, 20_000), (-1e-30, -87.3, 20_000), (-87.3, -103.9, 5_000)]
+    {
+        let (error, x) = worst(&entry, f64::exp, low, high, count);
         assert!(error <= 0.5 + 1.25, "exp({x:e}): {error} ulp");
     }
 }
@@ -158,8 +160,8 @@ fn ln_is_within_two_ulp() {
         (0.999, 0.999_999_94, 10_000),
         (1.000_000_1, 1.001, 10_000),
     ];
-    for range in ranges {
-        let (error, x) = worst(&entry, f64::ln, range);
+    for (low, high, count) in ranges {
+        let (error, x) = worst(&entry, f64::ln, low, high, count);
         assert!(error <= 2.0, "ln({x:e}): {error} ulp");
     }
 }
@@ -179,7 +181,7 @@ fn ln_is_right_at_its_limits() {
 #[test]
 fn tanh_is_within_its_error_bounds() {
     let entry = kernel(|x| x.tanh());
-    let (error, x) = worst(&entry, f64::tanh, (0.3, 20.0, 20_000));
+    let (error, x) = worst(&entry, f64::tanh, 0.3, 20.0, 20_000);
     assert!(error <= 4.0, "tanh({x:e}): {error} ulp");
     for step in -300..=300 {
         let x = step as f32 * 0.001;

@@ -26,7 +26,8 @@ impl<'a> CompileProcess<'a> {
     /// process. A worker must have the same driver and device.
     pub(super) fn new(
         compiler: &'a Compiler,
-        (context, is_first): (&'a Context, bool),
+        context: &'a Context,
+        is_first: bool,
         limit: Duration,
     ) -> Result<Self, Failure> {
         match compiler {

@@ -44,7 +44,7 @@ impl CompileWorkers<'_> {
         std::thread::scope(|scope| {
             for index in 0..self.count.min(images.len()) {
                 let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || self.work(images, (index == 0, next), &sender));
+                scope.spawn(move || self.work(images, index == 0, next, &sender));
             }
             drop(sender);
             let outcome = made.iter().try_for_each(take);
@@ -53,19 +53,14 @@ impl CompileWorkers<'_> {
         })
     }
 
-    fn work(
-        &self,
-        images: &[&str],
-        (is_first, next): (bool, &AtomicUsize),
-        sender: &Sender<Compiled>,
-    ) {
+    fn work(&self, images: &[&str], is_first: bool, next: &AtomicUsize, sender: &Sender<Compiled>) {
         let Self { compiler, context, limit, .. } = *self;
         let started = Instant::now();
         // A failed send means that no receiver waits for the outcome.
         let send = |index, code, started: Instant| {
             sender.send(Compiled { index, code, elapsed: started.elapsed() }).is_ok()
         };
-        let mut process = match CompileProcess::new(compiler, (context, is_first), limit) {
+        let mut process = match CompileProcess::new(compiler, context, is_first, limit) {
             Ok(process) => process,
             Err(reason) => {
                 send(None, Err(reason), started);

@@ -81,7 +81,7 @@ pub(super) struct WantedEntry<'a> {
 }
 
 impl<'a> WantedEntry<'a> {
-    fn of_kernel((kernel, entry): (&Kernel, &'a str)) -> Self {
+    fn of_kernel(kernel: &Kernel, entry: &'a str) -> Self {
         let sizes = kernel.parameters.iter().map(|parameter| parameter.kind.bytes());
         Self { name: Cow::Borrowed(entry), parameters: Some(sizes.collect()) }
     }
@@ -130,17 +130,18 @@ impl<'a> Wanted<'a> {
     ) -> Option<Self> {
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };
         let (name, text) = (image.to_owned(), Text::Embedded(image, target));
-        let entries = entries.iter().copied().map(WantedEntry::of_kernel).collect();
+        let wanted = entries.iter().map(|(kernel, entry)| WantedEntry::of_kernel(kernel, entry));
+        let entries = wanted.collect();
         Some(Self { key, name, text, digest: images::digest(image, target)?, entries })
     }
 
     /// The image of a kernel, cut to one entry point, or `None` without such an entry for `target`.
-    fn entry(of: (&'static Kernel, &'static str), target: SmTarget) -> Option<Self> {
-        let (image, entry) = (of.0.image, of.1);
+    fn entry(kernel: &'static Kernel, entry: &'static str, target: SmTarget) -> Option<Self> {
+        let image = kernel.image;
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: Some(entry) };
         let (name, text) = (entry.to_owned(), Text::Entry(image, entry, target));
         let digest = images::entry_digest(image, entry, target)?;
-        Some(Self { key, name, text, digest, entries: vec![WantedEntry::of_kernel(of)] })
+        Some(Self { key, name, text, digest, entries: vec![WantedEntry::of_kernel(kernel, entry)] })
     }
 
     fn custom(required: &'a CustomRequirement) -> Self {
@@ -158,7 +159,8 @@ impl<'a> Wanted<'a> {
     /// [`PrewarmError::UnsupportedDevice`].
     pub(super) fn all(
         requirements: &'a Requirements,
-        (context, bundles): (&Context, &[Bundle]),
+        context: &Context,
+        bundles: &[Bundle],
     ) -> Result<Vec<Self>, PrewarmError> {
         let (target, device) = (image_target(context)?, context.device_target());
         let mut entries = requirements.entries(target);
@@ -175,8 +177,8 @@ impl<'a> Wanted<'a> {
                 all.push(whole);
                 continue;
             }
-            for of in entries {
-                all.push(Self::entry(of, target).ok_or_else(|| missing(of.1))?);
+            for (kernel, entry) in entries {
+                all.push(Self::entry(kernel, entry, target).ok_or_else(|| missing(entry))?);
             }
         }
         for required in requirements.custom() {

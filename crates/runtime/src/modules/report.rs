@@ -126,7 +126,8 @@ pub struct ImageReport {
 impl ImageReport {
     pub(super) fn of<'a>(
         image: &str,
-        (source, elapsed): (Source, Duration),
+        source: Source,
+        elapsed: Duration,
         functions: impl Iterator<Item = &'a Function>,
     ) -> Self {
         let kernel = |function: &Function| KernelReport {

@@ -48,7 +48,7 @@ impl<'a, 'w> Settle<ModuleKey, Module, &'a Wanted<'w>> for Session<'_> {
     }
 
     fn take(&mut self, wanted: &Wanted<'_>, module: Module) -> Result<(), PrewarmError> {
-        self.finish(wanted, &module, (Source::Memory, Duration::ZERO))
+        self.finish(wanted, &module, Source::Memory, Duration::ZERO)
     }
 
     fn make(&mut self, mine: Vec<Mine<'a, 'w>>) -> Result<(), PrewarmError> {
@@ -75,7 +75,8 @@ impl<'s> Session<'s> {
         &mut self,
         wanted: &Wanted<'_>,
         module: &Module,
-        (source, spent): (Source, Duration),
+        source: Source,
+        spent: Duration,
     ) -> Result<(), PrewarmError> {
         let started = Instant::now();
         let mut functions = HashMap::new();
@@ -87,7 +88,7 @@ impl<'s> Session<'s> {
             functions.insert(function.name().to_owned(), function);
         }
         let elapsed = spent + started.elapsed();
-        let report = ImageReport::of(&wanted.name, (source, elapsed), functions.values());
+        let report = ImageReport::of(&wanted.name, source, elapsed, functions.values());
         self.functions.entry(wanted.key.image.clone()).or_default().extend(functions);
         (self.progress)(&Progress {
             done: self.images.len() + 1,
@@ -108,7 +109,7 @@ impl<'s> Session<'s> {
             match self.load_stored(wanted, &mut space)? {
                 Some((module, source)) => {
                     let module = claim.fulfil(module);
-                    self.finish(wanted, &module, (source, started.elapsed()))?;
+                    self.finish(wanted, &module, source, started.elapsed())?;
                 }
                 None => cold.push((wanted, claim)),
             }
@@ -122,7 +123,7 @@ impl<'s> Session<'s> {
             let started = Instant::now();
             let module = self.compile_here(wanted).map_err(|failure| failed(wanted, failure))?;
             let module = claim.fulfil(module);
-            self.finish(wanted, &module, (Source::Jit, started.elapsed()))?;
+            self.finish(wanted, &module, Source::Jit, started.elapsed())?;
         }
         Ok(())
     }
@@ -228,7 +229,7 @@ impl<'s> Session<'s> {
                     }
                     Ok(())
                 }
-                (Ok((code, source)), Some(slot)) => self.take(slot, &code, (source, made.elapsed)),
+                (Ok((code, source)), Some(slot)) => self.take(slot, &code, source, made.elapsed),
                 (Ok(_), None) => Ok(()),
             }
         })?;
@@ -240,7 +241,8 @@ impl<'s> Session<'s> {
         &mut self,
         slot: &mut Option<Mine<'_, '_>>,
         code: &[u8],
-        (source, elapsed): (Source, Duration),
+        source: Source,
+        elapsed: Duration,
     ) -> Result<(), PrewarmError> {
         let started = Instant::now();
         let Some((wanted, _)) = slot else { return Ok(()) };
@@ -248,7 +250,7 @@ impl<'s> Session<'s> {
         self.keep(wanted, code);
         let Some((wanted, claim)) = slot.take() else { return Ok(()) };
         let module = claim.fulfil(module);
-        self.finish(wanted, &module, (source, elapsed + started.elapsed()))
+        self.finish(wanted, &module, source, elapsed + started.elapsed())
     }
 
     /// Returns the number of processes that compile `bytes` of PTX. Every additional process takes

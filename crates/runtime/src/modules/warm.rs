@@ -39,7 +39,8 @@ impl WarmModules {
     pub(super) fn new(
         cache: &ModuleCache,
         target: SmTarget,
-        (functions, report): (HashMap<ImageKey, HashMap<String, Function>>, PrewarmReport),
+        functions: HashMap<ImageKey, HashMap<String, Function>>,
+        report: PrewarmReport,
     ) -> Self {
         let (functions, report) = (Arc::new(functions), Arc::new(report));
         let misses = cache.misses().clone();

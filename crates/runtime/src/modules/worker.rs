@@ -71,7 +71,7 @@ impl Worker {
             return Err(format!("{}: no pipes", program.display()).into());
         };
         let ((requests, asked), (told, answers)) = (mpsc::channel(), mpsc::channel());
-        std::thread::spawn(move || talk((input, BufReader::new(output)), &asked, &told));
+        std::thread::spawn(move || talk(input, BufReader::new(output), &asked, &told));
         let worker = Self { child, requests, answers };
         match worker.answer(limit)? {
             Ok((GOOD, said)) if said == identity.as_bytes() => Ok(worker),
@@ -104,7 +104,8 @@ impl Worker {
 
 /// Forwards requests and answers until either side ends.
 fn talk(
-    (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
+    mut input: ChildStdin,
+    mut output: BufReader<ChildStdout>,
     requests: &Receiver<String>,
     answers: &Sender<Answer>,
 ) {

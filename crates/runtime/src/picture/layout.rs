@@ -27,7 +27,7 @@ impl Layout {
         }
         let ends: Vec<f32> = starts.iter().zip(lengths).map(|(start, len)| start + len).collect();
         let critical = critical(&ends, &incoming);
-        let (lanes, lane_count) = lanes((&starts, &ends), &incoming, &critical);
+        let (lanes, lane_count) = lanes(&starts, &ends, &incoming, &critical);
         let length = ends.iter().copied().fold(0.0, f32::max);
         Self { starts, lanes, lane_count, length, critical }
     }
@@ -50,7 +50,8 @@ fn critical(ends: &[f32], incoming: &[Vec<usize>]) -> Vec<usize> {
 /// lane of its predecessor if that is free, so that chains are straight, else the first
 /// free one.
 fn lanes(
-    (starts, ends): (&[f32], &[f32]),
+    starts: &[f32],
+    ends: &[f32],
     incoming: &[Vec<usize>],
     critical: &[usize],
 ) -> (Vec<usize>, usize) {

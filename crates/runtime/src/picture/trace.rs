@@ -66,7 +66,7 @@ impl Pass {
         for (at, operation) in operations.iter().enumerate() {
             let Some(ms) = times[at] else { continue };
             let (start, lane) = (layout.starts[at], layout.lanes[at]);
-            events.push(event(&shown(operation), (start, ms), lane));
+            events.push(event(&shown(operation), start, ms, lane));
         }
         let about = json!({
             "pass": self.name(), "step_ms": profile.step_ms, "strategy": profile.strategy,
@@ -77,7 +77,7 @@ impl Pass {
     }
 }
 
-fn event(operation: &super::Shown, (start, ms): (f32, f32), lane: usize) -> Value {
+fn event(operation: &super::Shown, start: f32, ms: f32, lane: usize) -> Value {
     let micros = |ms: f32| f64::from(ms) * 1e3;
     let name = operation.name.strip_prefix(scope_of(&operation.name)).unwrap_or(&operation.name);
     let [read, written] = operation.bytes.unwrap_or_default();

@@ -108,7 +108,7 @@ impl Program {
             }
         };
         let before = self.snapshot(stream)?;
-        let outcome = self.compare(stream, (controls, &bytes), &before);
+        let outcome = self.compare(stream, controls, &bytes, &before);
         self.restore(stream, &before)?;
         outcome.map(|bytes| Admission { nodes, bytes })
     }
@@ -172,7 +172,8 @@ impl Program {
     fn compare(
         &mut self,
         stream: &Stream,
-        (controls, bytes): (&Controls, &[u8]),
+        controls: &Controls,
+        bytes: &[u8],
         before: &[Vec<u8>],
     ) -> Result<usize, AdmitError> {
         self.fill_transients_with_nan(stream)?;

@@ -64,7 +64,8 @@ impl Assembly {
     pub(super) fn add(
         &mut self,
         graph: &mut Graph,
-        (step, after): (&Step, &[Node]),
+        step: &Step,
+        after: &[Node],
         options: NodeOptions,
     ) -> Result<()> {
         let node = match after {
@@ -93,7 +94,8 @@ impl Assembly {
     pub(super) fn capture(
         &mut self,
         capturing: &mut Capturing<'_>,
-        (step, after): (&Step, &[Node]),
+        step: &Step,
+        after: &[Node],
         options: NodeOptions,
     ) -> Result<()> {
         // SAFETY: the edges of the program order conflicting operations, and `after` has them.

@@ -125,7 +125,7 @@ impl Program {
         if sequence.library_calls().next().is_none() {
             for node in order {
                 let (step, after) = made.next(sequence, node.operation);
-                made.add(&mut graph, (step, &after), node).map_err(|cause| {
+                made.add(&mut graph, step, &after, node).map_err(|cause| {
                     BuildError::Operation { operation: step.name.clone(), cause }
                 })?;
             }
@@ -136,12 +136,12 @@ impl Program {
                 let (step, after) = made.next(sequence, node.operation);
                 capturing.at(step.name.as_str());
                 if step.is_library_call() {
-                    made.capture(capturing, (step, &after), node)?;
+                    made.capture(capturing, step, &after, node)?;
                     continue;
                 }
                 // SAFETY: the graph is not replaced.
                 let graph = unsafe { capturing.graph() }.ok_or(Error::WrongGraph)?;
-                made.add(graph, (step, &after), node)?;
+                made.add(graph, step, &after, node)?;
             }
             Ok::<(), Error>(())
         })?;

@@ -35,8 +35,12 @@ pub(super) struct Relocations<P> {
     external: Vec<bool>,
 }
 
-/// An address in the command at this position.
-pub(super) type InCommand = (usize, Slot);
+/// An address in the command at a position.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InCommand {
+    pub(super) position: usize,
+    pub(super) slot: Slot,
+}
 
 impl<P: Copy> Relocations<P> {
     /// Returns empty relocations for the buffers of `pass`.
@@ -48,11 +52,11 @@ impl<P: Copy> Relocations<P> {
 
     /// Adds `location`, which holds the start address of `range`.
     pub(super) fn add(&mut self, range: &BufferAccess, location: P) {
-        self.add_address((range.buffer, range.bytes.start), location);
+        self.add_address(range.buffer, range.bytes.start, location);
     }
 
     /// Adds `location`, which holds the address of the byte `offset` of `buffer`.
-    fn add_address(&mut self, (buffer, offset): (BufferId, usize), location: P) {
+    fn add_address(&mut self, buffer: BufferId, offset: usize, location: P) {
         let buffer = buffer.index();
         if self.external[buffer] {
             self.by_buffer[buffer].push(Relocation { location, offset: offset as u64 });
@@ -68,26 +72,27 @@ impl<P: Copy> Relocations<P> {
 impl Relocations<InCommand> {
     /// Adds all addresses of the command of `operation` at `position`, except those in tables.
     pub(super) fn add_operation(&mut self, operation: &Operation, position: usize) {
+        let at = |slot| InCommand { position, slot };
         match operation.kind() {
             OperationKind::Copy { source, target } => {
-                self.add(source, (position, Slot::Source));
-                self.add(target, (position, Slot::Target));
+                self.add(source, at(Slot::Source));
+                self.add(target, at(Slot::Target));
             }
-            OperationKind::Fill { target, .. } => self.add(target, (position, Slot::Target)),
+            OperationKind::Fill { target, .. } => self.add(target, at(Slot::Target)),
             OperationKind::Library(call) => {
-                for (at, range) in call.declared().iter().enumerate() {
-                    self.add(range, (position, Slot::Range(at)));
+                for (index, range) in call.declared().iter().enumerate() {
+                    self.add(range, at(Slot::Range(index)));
                 }
             }
             // Controls never move.
             OperationKind::FetchStepParameters => {}
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
-                for (at, argument) in operation.arguments().iter().enumerate() {
+                for (index, argument) in operation.arguments().iter().enumerate() {
                     match argument {
-                        Argument::Buffer(range) => self.add(range, (position, Slot::Argument(at))),
+                        Argument::Buffer(range) => self.add(range, at(Slot::Argument(index))),
                         Argument::TensorMap(Some(map)) => {
-                            let address = (map.buffer, map.bytes.start);
-                            self.add_address(address, (position, Slot::TensorMap(at)));
+                            let location = at(Slot::TensorMap(index));
+                            self.add_address(map.buffer, map.bytes.start, location);
                         }
                         _ => {}
                     }

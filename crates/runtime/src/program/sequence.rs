@@ -123,7 +123,8 @@ impl Sequence {
     ) -> (Vec<usize>, Result<()>) {
         let (relocations, mut outcome) = (self.relocations.of(to.id), Ok(()));
         for relocation in relocations {
-            let ((position, slot), address) = (relocation.location, to.address + relocation.offset);
+            let InCommand { position, slot } = relocation.location;
+            let address = to.address + relocation.offset;
             match (&mut self.steps[position].command, slot) {
                 (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
                     arguments.set_address(at, address);
@@ -143,7 +144,7 @@ impl Sequence {
                 _ => unreachable!("relocations are made from the commands that they patch"),
             }
         }
-        (relocations.iter().map(|relocation| relocation.location.0).collect(), outcome)
+        (relocations.iter().map(|relocation| relocation.location.position).collect(), outcome)
     }
 
     /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of

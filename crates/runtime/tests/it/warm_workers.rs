@@ -139,7 +139,7 @@ fn processes_are_started_only_for_large_texts() {
 }
 
 /// Asserts that a process that does not end is reported, with its image if it had one.
-fn assert_ended(warm: &WarmModules, (limit, with_image, count): (Duration, bool, usize)) {
+fn assert_ended(warm: &WarmModules, limit: Duration, with_image: bool, count: usize) {
     let report = warm.report();
     assert_eq!(report.count(Source::Jit), report.images.len(), "{report:?}");
     assert_eq!(report.warnings.len(), count, "{report:?}");
@@ -161,7 +161,7 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
         ..processes(program(folder.path(), lines), 2)
     };
     // Its child processes keep the pipes open even after it has ended.
-    assert_ended(&warm_large(2, of("sleep 60")), (limit, false, 1));
+    assert_ended(&warm_large(2, of("sleep 60")), limit, false, 1);
     // It sends its identity, and then reads no request, or a part of one.
     let device = bench();
     let mut identity = Vec::new();
@@ -169,11 +169,11 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     drop(device);
     fs::write(folder.path().join("identity"), identity).unwrap();
     let hello = format!("cat {}/identity", folder.path().display());
-    assert_ended(&warm_large(2, of(&format!("{hello}; sleep 60"))), (limit, true, 1));
+    assert_ended(&warm_large(2, of(&format!("{hello}; sleep 60"))), limit, true, 1);
     let compiler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
     let warming = CompileOptions { compiler, workers: 2, timeout: limit };
     let warm = warm_two(&bench(), with_workers(warming)).unwrap();
-    assert_ended(&warm, (limit, true, 2));
+    assert_ended(&warm, limit, true, 2);
     assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");
 }
 

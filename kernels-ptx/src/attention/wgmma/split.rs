@@ -127,8 +127,8 @@ impl<'k> SplitRows<'k> {
             for (index, &[term_a, term_b]) in SPLIT_PRODUCTS.iter().enumerate() {
                 for (step, fragment) in (0..).zip(&self.terms[term_a]) {
                     let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
-                    let operands = (MatrixA::Registers(*fragment), b.term(term_b).mn_major(step));
-                    k.wgmma_mma_async(HalfType::F16, operands, &registers, scale_d);
+                    let (a, b) = (MatrixA::Registers(*fragment), b.term(term_b).mn_major(step));
+                    k.wgmma_mma_async(HalfType::F16, a, b, &registers, scale_d);
                 }
             }
             k.wgmma_commit_group();

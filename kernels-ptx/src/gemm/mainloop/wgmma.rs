@@ -63,12 +63,7 @@ pub(in crate::gemm) fn start<'k>(
         for (i, row) in (0..).zip(acc) {
             let a = a.offset(i * ROWS * LINE_WORDS * 4 + step_bytes(tiles[0], step));
             let scale_d = if step == 0 { scale_d } else { ScaleD::One };
-            k.wgmma_mma_async(
-                HalfType::Bf16,
-                (MatrixA::Shared(a), b),
-                &acc_registers(row),
-                scale_d,
-            );
+            k.wgmma_mma_async(HalfType::Bf16, MatrixA::Shared(a), b, &acc_registers(row), scale_d);
         }
         overlap(step);
     }

@@ -30,13 +30,11 @@ pub(in crate::gemm) fn start<'k>(
     k.wgmma_fence();
     for (index, &[term_a, term_b]) in products.iter().enumerate() {
         for step in 0..TILE_K / STEPS {
-            let operands = (
-                MatrixA::Shared(a[term_a].offset(step_bytes(tiles[0], step))),
-                b[term_b].offset(step_bytes(tiles[1], step)),
-            );
+            let a = MatrixA::Shared(a[term_a].offset(step_bytes(tiles[0], step)));
+            let b = b[term_b].offset(step_bytes(tiles[1], step));
             let first = index == 0 && step == 0;
             let scale_d = if first { ScaleD::Zero } else { ScaleD::One };
-            k.wgmma_mma_async(HalfType::F16, operands, &acc_registers(sum), scale_d);
+            k.wgmma_mma_async(HalfType::F16, a, b, &acc_registers(sum), scale_d);
         }
     }
     k.wgmma_commit_group();

@@ -235,7 +235,7 @@ impl<'k> Consumer<'k> {
             for (a_part, b_part, first) in [(lo, 0, true), (hi, 1, false), (hi, 0, false)] {
                 let b_step = b[b_part].offset(step * STEPS * 4);
                 let from_zero = step == 0 && first;
-                k.wgmma_mma_async_tf32((*a_part, b_step), &stage_acc, from_zero);
+                k.wgmma_mma_async_tf32(*a_part, b_step, &stage_acc, from_zero);
             }
         }
         k.wgmma_commit_group();

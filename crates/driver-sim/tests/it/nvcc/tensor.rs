@@ -14,7 +14,7 @@ fn small(count: usize, salt: u32) -> (Vec<u16>, Vec<f32>) {
     (numbers.iter().map(bits).collect(), numbers)
 }
 
-fn product(a: &[f32], b: &[f32], (rows, columns, depth): (usize, usize, usize)) -> Vec<f32> {
+fn product(a: &[f32], b: &[f32], rows: usize, columns: usize, depth: usize) -> Vec<f32> {
     let dot = |row: usize, column: usize| -> f32 {
         (0..depth).map(|i| a[row * depth + i] * b[column * depth + i]).sum()
     };
@@ -31,7 +31,7 @@ fn wmma() {
         let parameters = vec![value(da), value(db), value(dc), value(depth as i32)];
         let (grid, block) = ([1, 1, 1], [32, 1, 1]);
         bench.launch(Launch { kernel: c"wmma_tile", grid, block, shared: 0, parameters });
-        assert_eq!(bench.download::<f32>(dc, 256), product(&left, &right, (16, 16, depth)));
+        assert_eq!(bench.download::<f32>(dc, 256), product(&left, &right, 16, 16, depth));
     }
 }
 
@@ -45,6 +45,6 @@ fn mma() {
         let parameters = vec![value(da), value(db), value(dc), value(depth as i32)];
         let (grid, block) = ([1, 1, 1], [32, 1, 1]);
         bench.launch(Launch { kernel: c"mma_tile", grid, block, shared: 0, parameters });
-        assert_eq!(bench.download::<f32>(dc, 128), product(&left, &right, (16, 8, depth)));
+        assert_eq!(bench.download::<f32>(dc, 128), product(&left, &right, 16, 8, depth));
     }
 }

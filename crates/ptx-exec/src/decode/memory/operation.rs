@@ -10,7 +10,8 @@ use crate::program::Access;
 pub(super) fn word_load(
     access: &Access,
     values: &[VirtualRegister],
-    (address, index): (VirtualRegister, u32),
+    address: VirtualRegister,
+    index: u32,
 ) -> Option<Memory<VirtualRegister>> {
     if access.bytes != 4 || access.value != Width::Word {
         return None;
@@ -34,7 +35,8 @@ pub(super) fn word_load(
 pub(super) fn word_store(
     access: &Access,
     values: &[VirtualRegister],
-    (address, index): (VirtualRegister, u32),
+    address: VirtualRegister,
+    index: u32,
 ) -> Option<Memory<VirtualRegister>> {
     if access.bytes != 4 || access.value != Width::Word {
         return None;
@@ -57,7 +59,8 @@ pub(super) fn word_store(
 /// The load of one, two or four values of any type.
 pub(super) fn any_load(
     values: &[VirtualRegister],
-    (address, access): (VirtualRegister, u32),
+    address: VirtualRegister,
+    access: u32,
 ) -> Memory<VirtualRegister> {
     match *values {
         [d0, d1, d2, d3] => Memory::Load4 { d0, d1, d2, d3, address, access },
@@ -69,7 +72,8 @@ pub(super) fn any_load(
 /// The store of one, two or four values of any type.
 pub(super) fn any_store(
     values: &[VirtualRegister],
-    (address, access): (VirtualRegister, u32),
+    address: VirtualRegister,
+    access: u32,
 ) -> Memory<VirtualRegister> {
     match *values {
         [a0, a1, a2, a3] => Memory::Store4 { address, a0, a1, a2, a3, access },

@@ -23,7 +23,7 @@ fn program(stores: bool) -> Program {
             k.fence_proxy_async();
             k.barrier();
             k.when(first, || {
-                k.cp_async_bulk_tensor_2d_store(map, (x, y), tile);
+                k.cp_async_bulk_tensor_2d_store(map, [x, y], tile);
                 k.cp_async_bulk_commit_group();
                 k.cp_async_bulk_wait_group(0);
             });
@@ -32,7 +32,7 @@ fn program(stores: bool) -> Program {
                 k.mbarrier_init(full, 1);
                 k.fence_mbarrier_init();
                 k.mbarrier_arrive_expect_tx(full, BOX_WORDS * 4);
-                k.cp_async_bulk_tensor_2d_load(tile, map, (x, y), full);
+                k.cp_async_bulk_tensor_2d_load(tile, map, [x, y], full);
             });
             k.barrier();
             k.mbarrier_wait_parity(full, 0);
@@ -45,7 +45,7 @@ fn program(stores: bool) -> Program {
 
 /// Runs a kernel for the box at `(x, y)` and returns the tensor with its padding, whose words count
 /// from 1, and the output.
-fn run_at(program: &Program, (x, y): (i32, i32)) -> (Vec<u32>, Vec<u32>) {
+fn run_at(program: &Program, x: i32, y: i32) -> (Vec<u32>, Vec<u32>) {
     let memory = Memory::new(1 << 20);
     let tensor: Vec<u32> = (1..=STRIDE * SIZE[1]).collect();
     let address = memory.alloc(4 * tensor.len() as u64).unwrap();
@@ -83,7 +83,7 @@ fn positions() -> impl Iterator<Item = (i32, i32)> {
 }
 
 /// For each word of a box, the index of its word in the tensor.
-fn places((x, y): (i32, i32)) -> Vec<Option<usize>> {
+fn places(x: i32, y: i32) -> Vec<Option<usize>> {
     let [columns, rows] = SIZE.map(u32::cast_signed);
     let place = |(row, column): (i32, i32)| {
         let inside = (0..columns).contains(&column) && (0..rows).contains(&row);
@@ -96,21 +96,21 @@ fn places((x, y): (i32, i32)) -> Vec<Option<usize>> {
 #[test]
 fn loads_replace_each_element_outside_the_tensor_by_zero() {
     let program = program(false);
-    for position in positions() {
-        let (_, tile) = run_at(&program, position);
-        let want = places(position).into_iter().map(|place| place.map_or(0, |at| at as u32 + 1));
-        assert!(tile.into_iter().eq(want), "{position:?}");
+    for (x, y) in positions() {
+        let (_, tile) = run_at(&program, x, y);
+        let want = places(x, y).into_iter().map(|place| place.map_or(0, |at| at as u32 + 1));
+        assert!(tile.into_iter().eq(want), "({x}, {y})");
     }
 }
 
 #[test]
 fn stores_write_only_the_elements_inside_the_tensor() {
     let program = program(true);
-    for position in positions() {
+    for (x, y) in positions() {
         let mut want: Vec<u32> = (1..=STRIDE * SIZE[1]).collect();
-        for (number, place) in (100..).zip(places(position)) {
+        for (number, place) in (100..).zip(places(x, y)) {
             place.into_iter().for_each(|at| want[at] = number);
         }
-        assert_eq!(run_at(&program, position).0, want, "{position:?}");
+        assert_eq!(run_at(&program, x, y).0, want, "({x}, {y})");
     }
 }

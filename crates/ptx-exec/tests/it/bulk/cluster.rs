@@ -56,8 +56,8 @@ fn exchange(mistake: Mistake) -> Program {
         }
         k.when_else(
             k.warp().eq(0),
-            || k.when(k.lane().eq(0), || copy_all(k, given, (rank, mistake))),
-            || add_all(k, given, (rank, mistake)),
+            || k.when(k.lane().eq(0), || copy_all(k, given, rank, mistake)),
+            || add_all(k, given, rank, mistake),
         );
         if mistake != Mistake::NoLastWait {
             wait_for_cluster(k);
@@ -69,7 +69,7 @@ fn phase(round: u32) -> (u32, u32) {
     (round % STAGES, round / STAGES % 2)
 }
 
-fn copy_all<'k>(k: &Kernel<'k>, given: Given<'k>, (rank, mistake): (Value<'k, u32>, Mistake)) {
+fn copy_all<'k>(k: &Kernel<'k>, given: Given<'k>, rank: Value<'k, u32>, mistake: Mistake) {
     let bytes = if mistake == Mistake::FewBytes { TILE_BYTES } else { BLOCKS * TILE_BYTES };
     let mask = if mistake == Mistake::NoSuchBlock { 0b111 } else { 0b11 };
     for round in 0..ROUNDS {
@@ -78,12 +78,12 @@ fn copy_all<'k>(k: &Kernel<'k>, given: Given<'k>, (rank, mistake): (Value<'k, u3
         let full = given.full.at(stage);
         k.mbarrier_arrive_expect_tx(full, bytes);
         let to = tile(given, stage * BLOCKS).at(rank * (TILE_BYTES / 4));
-        let origin = (rank * 4, k.constant(round * TILE_ROWS));
-        k.cp_async_bulk_tensor_2d_load_multicast(to, given.from, origin, (full, mask));
+        let origin = [rank * 4, k.constant(round * TILE_ROWS)];
+        k.cp_async_bulk_tensor_2d_load_multicast(to, given.from, origin, full, mask);
     }
 }
 
-fn add_all<'k>(k: &Kernel<'k>, given: Given<'k>, (rank, mistake): (Value<'k, u32>, Mistake)) {
+fn add_all<'k>(k: &Kernel<'k>, given: Given<'k>, rank: Value<'k, u32>, mistake: Mistake) {
     for round in 0..ROUNDS {
         let (stage, parity) = phase(round);
         k.mbarrier_wait_parity(given.full.at(stage), parity);

@@ -4,7 +4,7 @@ use super::*;
 
 /// Runs two warps and returns the offset in the tile at which a bulk store is refused.
 fn refused(program: &Program) -> Option<u64> {
-    match run_with(program, (64, 0), Swizzle::None).map_err(|fault| fault.kind) {
+    match run_with(program, 64, 0, Swizzle::None).map_err(|fault| fault.kind) {
         Ok(_) => None,
         Err(FaultKind::AsyncProxy(misuse)) => match *misuse {
             // The tile starts at a multiple of 1024.
@@ -16,7 +16,7 @@ fn refused(program: &Program) -> Option<u64> {
 }
 
 /// Thread 0 stores `bytes` bytes of the tile from byte `start` on.
-fn store_bytes<'k>(k: &Kernel<'k>, given: Given<'k>, (start, bytes): (u32, u32)) {
+fn store_bytes<'k>(k: &Kernel<'k>, given: Given<'k>, start: u32, bytes: u32) {
     k.when(k.tid_x().eq(0), || {
         k.cp_async_bulk_store(given.target, given.tiles.offset(i64::from(start / 4)), bytes);
         k.cp_async_bulk_commit_group();
@@ -27,7 +27,7 @@ fn store_bytes<'k>(k: &Kernel<'k>, given: Given<'k>, (start, bytes): (u32, u32))
 #[test]
 fn each_warp_that_wrote_a_piece_must_fence() {
     // Warp 0 writes the bytes 8 to 24, and warp 1 the bytes 16 to 20.
-    let run = |fences: [bool; 2], range: (u32, u32)| {
+    let run = |fences: [bool; 2], (start, bytes): (u32, u32)| {
         let program = entry(move |k, given| {
             k.when(k.tid_x().eq(0), || (2..6).for_each(|word| given.tiles.store(word, 1)));
             k.barrier();
@@ -38,7 +38,7 @@ fn each_warp_that_wrote_a_piece_must_fence() {
                 }
             }
             k.barrier();
-            store_bytes(k, given, range);
+            store_bytes(k, given, start, bytes);
         });
         refused(&program)
     };
@@ -56,7 +56,7 @@ fn each_warp_that_wrote_a_piece_must_fence() {
 #[test]
 fn a_bulk_load_makes_its_bytes_visible_until_the_next_write() {
     // Bytes 0 to 64 are written, and then 16 to 64 are loaded.
-    let run = |writes_again: bool, range: (u32, u32)| {
+    let run = |writes_again: bool, (start, bytes): (u32, u32)| {
         let program = entry(move |k, given| {
             init(k, given);
             k.when(k.tid_x().eq(0), || {
@@ -68,7 +68,7 @@ fn a_bulk_load_makes_its_bytes_visible_until_the_next_write() {
                     given.tiles.store(9, 1);
                 }
             });
-            store_bytes(k, given, range);
+            store_bytes(k, given, start, bytes);
         });
         refused(&program)
     };
@@ -80,7 +80,7 @@ fn a_bulk_load_makes_its_bytes_visible_until_the_next_write() {
 fn writes_of_a_block_do_not_concern_the_next_one() {
     let program = entry(|k, given| {
         k.when(k.ctaid_x().eq(0), || given.tiles.store(k.tid_x(), 1));
-        k.when(k.ctaid_x().eq(1), || store_bytes(k, given, (0, 64)));
+        k.when(k.ctaid_x().eq(1), || store_bytes(k, given, 0, 64));
     });
     let request = Launch { grid: [2, 1, 1], block: [64, 1, 1], ..Launch::default() };
     run_launch(&program, Swizzle::None, request).unwrap_or_else(|fault| panic!("{fault}"));

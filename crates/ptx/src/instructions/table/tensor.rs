@@ -53,29 +53,41 @@ const M16N8K32: ModifierChoice = one(&[M::M16n8k32]);
 const SATFINITE: ModifierChoice = maybe(&[M::Satfinite]);
 const F64_ROUND: ModifierChoice = maybe(ROUND);
 
+/// The registers of a fragment: their type and number.
+struct Registers {
+    ty: Type,
+    count: usize,
+}
+
+impl Registers {
+    const fn new(ty: Type, count: usize) -> Self {
+        Self { ty, count }
+    }
+}
+
 /// The registers of an instruction d = a · b + c: of d, a, b and c.
-const fn product(sum: (Type, usize), factor: Type, a: usize, b: usize) -> [Shape; 4] {
+const fn product(sum: Registers, factor: Type, a: usize, b: usize) -> [Shape; 4] {
     [
-        Shape::FragmentDestination(sum.0, sum.1),
+        Shape::FragmentDestination(sum.ty, sum.count),
         Shape::Fragment(factor, a),
         Shape::Fragment(factor, b),
-        Shape::Fragment(sum.0, sum.1),
+        Shape::Fragment(sum.ty, sum.count),
     ]
 }
 
-const fn wide(list: [Shape; 4], d: (Type, usize)) -> [Shape; 4] {
-    [Shape::FragmentDestination(d.0, d.1), list[1], list[2], list[3]]
+const fn wide(list: [Shape; 4], d: Registers) -> [Shape; 4] {
+    [Shape::FragmentDestination(d.ty, d.count), list[1], list[2], list[3]]
 }
 
-const HALVES_2: (Type, usize) = (Type::F16x2, 2);
-const HALVES_4: (Type, usize) = (Type::F16x2, 4);
-const SINGLES_4: (Type, usize) = (Type::F32, 4);
-const SINGLES_8: (Type, usize) = (Type::F32, 8);
-const INTEGERS_2: (Type, usize) = (Type::S32, 2);
-const INTEGERS_4: (Type, usize) = (Type::S32, 4);
-const INTEGERS_8: (Type, usize) = (Type::S32, 8);
-const DOUBLES_2: (Type, usize) = (Type::F64, 2);
-const DOUBLES_4: (Type, usize) = (Type::F64, 4);
+const HALVES_2: Registers = Registers::new(Type::F16x2, 2);
+const HALVES_4: Registers = Registers::new(Type::F16x2, 4);
+const SINGLES_4: Registers = Registers::new(Type::F32, 4);
+const SINGLES_8: Registers = Registers::new(Type::F32, 8);
+const INTEGERS_2: Registers = Registers::new(Type::S32, 2);
+const INTEGERS_4: Registers = Registers::new(Type::S32, 4);
+const INTEGERS_8: Registers = Registers::new(Type::S32, 8);
+const DOUBLES_2: Registers = Registers::new(Type::F64, 2);
+const DOUBLES_4: Registers = Registers::new(Type::F64, 4);
 
 // Slots of `wmma`.
 const LAYOUTS: ModifierChoice = one(&[M::RowRow, M::RowCol, M::ColRow, M::ColCol]);
