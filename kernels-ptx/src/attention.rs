@@ -31,9 +31,9 @@
 //! ones with zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64
 //! queries of a head, blocks with the most keys first. `grad_kv`: one block per 64 keys of a key
 //! head and per split of its group of heads, blocks with the most queries first; for heads of more
-//! than 128 elements one block for k and one for v, since registers hold one gradient. Loops take 32
-//! rows at a time. Before sm_80, blocks of f32 and of these heads have 32 rows to fit into shared
-//! memory.
+//! than 128 elements one block for k and one for v, since registers hold one gradient. Loops take
+//! 32 rows at a time. Before sm_80, blocks of f32 and of these heads have 32 rows to fit into
+//! shared memory.
 //!
 //! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. One lane
 //! computes each sum, or four lanes and a butterfly. There are no atomics: `grad_q` and `grad_kv`

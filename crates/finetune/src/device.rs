@@ -135,7 +135,8 @@ mod tests {
 
     use super::*;
 
-    fn driver(compute_capability: (u32, u32)) -> Driver {
+    fn driver(major: u32, minor: u32) -> Driver {
+        let compute_capability = (major, minor);
         Driver::simulated(Config { compute_capability, ..Config::default() }).unwrap()
     }
 
@@ -144,8 +145,8 @@ mod tests {
         let (found, needed) = (DriverVersion::from_number(11080), DriverVersion::MIN);
         let too_old = Err(Error::Device(DeviceError::DriverTooOld { found, needed }));
         let missing = Err(Error::Device(DeviceError::NoDriver { tried: "libcuda.so.1".into() }));
-        let no_device = Device::on(&driver((9, 0)), 3, None);
-        let unsupported = Device::on(&driver((7, 0)), 0, None);
+        let no_device = Device::on(&driver(9, 0), 3, None);
+        let unsupported = Device::on(&driver(7, 0), 0, None);
         for refused in [too_old, missing, no_device, unsupported] {
             let error = refused.as_ref().unwrap_err().to_string();
             let device = Device::or_simulated(refused).unwrap();

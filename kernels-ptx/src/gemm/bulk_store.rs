@@ -32,8 +32,8 @@ pub(super) struct BulkStore<'k> {
 }
 
 impl<'k> BulkStore<'k> {
-    /// The stores of warpgroup `warpgroup`. `buffer` is its first buffer; `has_second` tells whether
-    /// a second one follows it.
+    /// The stores of warpgroup `warpgroup`. `buffer` is its first buffer; `has_second` tells
+    /// whether a second one follows it.
     pub(super) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
@@ -46,8 +46,8 @@ impl<'k> BulkStore<'k> {
         Self { kernel: *k, target, buffer, has_second, barrier, leader }
     }
 
-    /// Writes `acc` as bf16 to a plane of `map`, at row and column `origin`. The stores may still be in flight on
-    /// return.
+    /// Writes `acc` as bf16 to a plane of `map`, at row and column `origin`. The stores may still
+    /// be in flight on return.
     pub(super) fn write_bf16(
         &self,
         map: TensorMapParam<'k>,

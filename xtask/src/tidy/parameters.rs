@@ -20,7 +20,7 @@ pub(super) fn check(path: &Path, text: &str, complaints: &mut Vec<String>) {
     tuples.visit_file(&file);
     complaints.extend(tuples.0.into_iter().map(|(function, line)| {
         format!(
-            "{}:{line}: a parameter of `{function}` is a tuple; use several parameters, or a struct",
+            "{}:{line}: `{function}` has a tuple as a parameter; use several or a struct",
             path.display(),
         )
     }));

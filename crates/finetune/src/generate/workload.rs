@@ -139,9 +139,9 @@ impl GenerationWorkload {
             for (to, (from, words)) in to.words().into_iter().zip(from.words()) {
                 let (to, computed) =
                     (of_sequence(to.0, words), words / self.sizes.capacity() * tokens);
-                // SAFETY: a sequence has `words` words in both buffers, and `tokens` are at most the
-                // capacity. Programs that use them run on this stream, and freeing them waits for
-                // the context.
+                // SAFETY: a sequence has this many words in both buffers, and `tokens` are at most
+                // the capacity. Programs that use them run on this stream, and freeing them waits
+                // for the context.
                 unsafe { stream.memcpy_dtod(to, from, computed * word) }?;
             }
         }

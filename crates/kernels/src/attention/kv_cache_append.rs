@@ -91,9 +91,9 @@ impl<B: Copy> KvCache<B> {
 
 /// Writes the keys and values of new tokens into their caches, from position `start` on.
 ///
-/// Tokens from `count` on become 0, as do the positions after the last token up to the next multiple
-/// of 128: [`PrefillAttention`](crate::attention::PrefillAttention) multiplies by the rest of its
-/// last tile. Tokens past the capacity are skipped. Keys and values are f32, or
+/// Tokens from `count` on become 0, as do the positions after the last token up to the next
+/// multiple of 128: [`PrefillAttention`](crate::attention::PrefillAttention) multiplies by the rest
+/// of its last tile. Tokens past the capacity are skipped. Keys and values are f32, or
 /// both bf16 if the caches are. Caches in bf16 need an even `kv_heads × head_dim`. NaN stays NaN;
 /// numbers beyond the range of bf16 become infinite.
 #[derive(Clone, Copy, Debug)]

@@ -57,8 +57,8 @@ pub struct PrefillAttention<B, O = View<B, f32>> {
 }
 
 impl KvCacheShape {
-    /// Whether [`PrefillAttention`] supports this head_dim for a cache in `dtype`, f32 or bf16: whole
-    /// vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16.
+    /// Whether [`PrefillAttention`] supports this head_dim for a cache in `dtype`, f32 or bf16:
+    /// whole vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16.
     pub fn can_prefill_fused(self, dtype: DType) -> bool {
         self.tokens(self.capacity).can_be_fused(dtype)
     }
