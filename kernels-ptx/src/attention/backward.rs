@@ -87,13 +87,13 @@ enum Grads {
 }
 
 impl Grads {
-    /// Whether there is a gradient from the score gradients: of q or k.
-    fn from_scores(self) -> bool {
+    /// Whether a product of the score gradients is needed: the gradient of q or k.
+    fn uses_score_grads(self) -> bool {
         self != Self::Values
     }
 
-    /// Whether there is a gradient from the probabilities: of v.
-    fn from_probs(self) -> bool {
+    /// Whether a product of the probabilities is needed: the gradient of v.
+    fn uses_probs(self) -> bool {
         matches!(self, Self::Values | Self::KeysAndValues)
     }
 }
@@ -124,7 +124,7 @@ impl<'k> Block<'k> {
 
         let warp = WarpMma::new(k, config, *smem, params.head_dim);
         let sums = |wanted: bool| if wanted { acc_row(k, config.max_head_dim) } else { Vec::new() };
-        let (grad, grad_v) = (sums(wanted.from_scores()), sums(wanted.from_probs()));
+        let (grad, grad_v) = (sums(wanted.uses_score_grads()), sums(wanted.uses_probs()));
         let score_grads = ScoreGrads::new(k, params);
         k.range(0, position.count, 1, |index| {
             let start = position.start.get();
@@ -132,7 +132,7 @@ impl<'k> Block<'k> {
             let current = tile_load(streamed, position.sources(params)[0]);
             loader.fetch(current);
             let (scores, grads) = (acc_row(k, TILE_ROWS), acc_row(k, TILE_ROWS));
-            if wanted.from_scores() {
+            if wanted.uses_score_grads() {
                 warp.multiply_transposed([resident_other, streamed_other], &grads);
             }
             loader.complete(current);
@@ -141,7 +141,7 @@ impl<'k> Block<'k> {
             let next = tile_load(streamed_other, position.sources(params)[1]);
             let more = (index + 1).lt(position.count);
             // The gradient of v is the last to read the tile that `next` replaces.
-            if !wanted.from_probs() {
+            if !wanted.uses_probs() {
                 k.when(more, || loader.fetch(next));
             }
             warp.multiply_transposed([resident, streamed], &scores);
@@ -149,12 +149,12 @@ impl<'k> Block<'k> {
             // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
             params.mask(k, start, [&scores, &grads]);
             let [probs, grads] = [scores, grads].map(|acc| to_fragments(config, &acc));
-            if wanted.from_probs() {
+            if wanted.uses_probs() {
                 warp.multiply(&probs, streamed_other, &grad_v);
                 k.barrier();
                 k.when(more, || loader.fetch(next));
             }
-            if wanted.from_scores() {
+            if wanted.uses_score_grads() {
                 warp.multiply(&grads, streamed, &grad);
             }
             k.when(more, || loader.complete(next));
@@ -162,10 +162,10 @@ impl<'k> Block<'k> {
         });
         let Params { start, head_dim, scale, grads: [first, second], .. } = *params;
         let epilogue = Epilogue { kernel: *k, config, smem: smem.reinterpret(), head_dim, start };
-        if wanted.from_scores() {
+        if wanted.uses_score_grads() {
             epilogue.write(first, &grad, scale);
         }
-        if wanted.from_probs() {
+        if wanted.uses_probs() {
             epilogue.write(second, &grad_v, None);
         }
     }
