@@ -23,7 +23,7 @@ mod split;
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, FlashBackwardParameters,
-    SPLIT_TENSOR_MAP_BOX, WGMMA_HEAD_DIMS, WGMMA_THREADS,
+    SPLIT_TENSOR_MAP_BOX, WGMMA_THREADS,
 };
 use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::SmTarget;
@@ -106,9 +106,15 @@ impl Config {
         let features = target.features();
         let supported = features.wgmma && features.tma;
         let operands = if dtype == DType::Bf16 { Operands::Bf16 } else { Operands::Split };
-        let head_dims = WGMMA_HEAD_DIMS.into_iter().filter(|_| supported);
-        let entries = (operands.family().max_head_dims.len()..).zip(head_dims);
-        entries.map(|(entry, head_dim)| Self { target, operands, head_dim, entry }).collect()
+        let family = operands.family();
+        let head_dims = family.wgmma_head_dims.iter().filter(|_| supported);
+        let entries = (family.max_head_dims.len()..).zip(head_dims);
+        entries.map(|(entry, &head_dim)| Self { target, operands, head_dim, entry }).collect()
+    }
+
+    /// Whether the backward pass has this entry.
+    pub(super) fn has_backward(self) -> bool {
+        self.entry < self.family().grad_q.entries.len()
     }
 
     /// The variants of the forward pass. A KV cache is not split.
@@ -188,9 +194,12 @@ pub(super) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static
         let passes = config.passes().iter();
         let forward = forward::smem_layout(config).bytes();
         let forward = passes.map(move |pass| (forward::name(config, *pass), forward));
-        forward.chain([
-            (grad_q::name(config), grad_q::smem_layout(config).bytes()),
-            (grad_kv::name(config), grad_kv::smem_layout(config).bytes()),
-        ])
+        let backward = config.has_backward().then(|| {
+            [
+                (grad_q::name(config), grad_q::smem_layout(config).bytes()),
+                (grad_kv::name(config), grad_kv::smem_layout(config).bytes()),
+            ]
+        });
+        forward.chain(backward.into_iter().flatten())
     })
 }

@@ -202,8 +202,6 @@ pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
 
-/// The head_dim of each `wgmma` entry of sm_90a. These entries follow the others.
-pub const WGMMA_HEAD_DIMS: [u32; 3] = [64, 96, 128];
 /// The box of the tensor map of a split operand: columns, and rows.
 pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
 
@@ -219,16 +217,17 @@ pub struct FlashAttention {
     pub dtype: DType,
     /// The largest head_dim of each entry without `wgmma`, in the order of the entries.
     pub max_head_dims: &'static [u32],
-    /// The forward pass; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
+    /// The head_dim of each `wgmma` entry of sm_90a. These entries follow the others.
+    pub wgmma_head_dims: &'static [u32],
+    /// The forward pass.
     pub forward: Signature,
-    /// Attention of new tokens over a KV cache; entries as in `max_head_dims` and, in bf16,
-    /// [`WGMMA_HEAD_DIMS`].
+    /// Attention of new tokens over a KV cache; in f32 without `wgmma` entries.
     pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
-    /// The gradient of q; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
+    /// The gradient of q; without a `wgmma` entry for more than 128 elements.
     pub grad_q: Signature,
-    /// The gradients of k and v; entries as in `max_head_dims` and [`WGMMA_HEAD_DIMS`].
+    /// The gradients of k and v; without a `wgmma` entry for more than 128 elements.
     pub grad_kv: Signature,
 }
 
@@ -263,7 +262,19 @@ macro_rules! entries {
             concat!($($part),*, "_wgmma_hd128"),
         ]
     };
+    (F32 backward, $($part:literal),*) => { entries!(F32, $($part),*) };
     (Bf16, $($part:literal),*) => {
+        &[
+            concat!($($part),*, "_hd64"),
+            concat!($($part),*, "_hd128"),
+            concat!($($part),*, "_hd256"),
+            concat!($($part),*, "_wgmma_hd64"),
+            concat!($($part),*, "_wgmma_hd96"),
+            concat!($($part),*, "_wgmma_hd128"),
+            concat!($($part),*, "_wgmma_hd256"),
+        ]
+    };
+    (Bf16 backward, $($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),
             concat!($($part),*, "_hd128"),
@@ -276,11 +287,13 @@ macro_rules! entries {
 }
 
 macro_rules! flash_attention {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident, $head_dims:expr;)*) => { $(
+    ($($(#[$doc:meta])* $constant:ident =
+        $name:literal, $dtype:ident, $head_dims:expr, $wgmma_head_dims:expr;)*) => { $(
         $(#[$doc])*
         pub const $constant: FlashAttention = FlashAttention {
             dtype: DType::$dtype,
             max_head_dims: &$head_dims,
+            wgmma_head_dims: &$wgmma_head_dims,
             forward: Signature {
                 image: $name,
                 parameters: FlashForwardParameters::<()>::LIST,
@@ -299,12 +312,12 @@ macro_rules! flash_attention {
             grad_q: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($dtype, $name, "_grad_q"),
+                entries: entries!($dtype backward, $name, "_grad_q"),
             },
             grad_kv: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($dtype, $name, "_grad_kv"),
+                entries: entries!($dtype backward, $name, "_grad_kv"),
             },
         };
     )* };
@@ -312,7 +325,7 @@ macro_rules! flash_attention {
 
 flash_attention! {
     /// f32 operands. `wgmma` entries read them split into f16 terms.
-    FLASH_ATTENTION_F32 = "flash_attention_f32", F32, [64, 128];
+    FLASH_ATTENTION_F32 = "flash_attention_f32", F32, [64, 128], [64, 96, 128];
     /// bf16 operands.
-    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16, [64, 128, 256];
+    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16, [64, 128, 256], [64, 96, 128, 256];
 }

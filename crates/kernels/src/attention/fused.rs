@@ -32,7 +32,7 @@ pub(super) fn dispatch(
     let features = target.features();
     let (by_width, max_head_dim) =
         (0..).zip(family.max_head_dims).find(|(_, max)| head_dim <= **max)?;
-    let wgmma_width = abi::WGMMA_HEAD_DIMS.iter().position(|width| *width == head_dim);
+    let wgmma_width = family.wgmma_head_dims.iter().position(|width| *width == head_dim);
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
         .and_then(|index| kernel.entries.get(family.max_head_dims.len() + index));
@@ -158,7 +158,9 @@ impl AttentionShape {
         let planes = self.batch * terms.map_or(1, |terms| terms.term_count);
         let sizes = [row, self.seq as u64, planes as u64];
         let strides = [2 * row, 2 * row * sizes[1]];
-        (self.reads_split_f16() && !sizes.contains(&0)).then_some(TensorMapArgument {
+        let family =
+            if terms.is_some() { &abi::FLASH_ATTENTION_F32 } else { &abi::FLASH_ATTENTION_BF16 };
+        (self.has_wgmma(family) && !sizes.contains(&0)).then_some(TensorMapArgument {
             buffer,
             bytes,
             dtype,
@@ -170,7 +172,12 @@ impl AttentionShape {
 
     /// Whether devices with `wgmma` read split f32 operands: head_dim is 64, 96 or 128.
     pub fn reads_split_f16(self) -> bool {
-        abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize)
+        self.has_wgmma(&abi::FLASH_ATTENTION_F32)
+    }
+
+    /// Whether `family` has a `wgmma` entry for this head_dim.
+    fn has_wgmma(self, family: &FlashAttention) -> bool {
+        family.wgmma_head_dims.iter().any(|width| self.head_dim == *width as usize)
     }
 
     /// Checks the split operands that are given, of q, k, v and the gradient of the output.

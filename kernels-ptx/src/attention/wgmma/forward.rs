@@ -1,5 +1,6 @@
 //! Forward pass, of whole sequences or of new tokens over a KV cache: a block has 128 queries and
 //! loops over the tiles of 128 keys and values from the first key of its first query up to the
+//! diagonal. Tiles of heads of more than 128 elements have 64 keys, and two of them cross the
 //! diagonal.
 //!
 //! Ping-pong scheduling in bf16, as in FlashAttention-3: while one warpgroup multiplies, the other
@@ -28,9 +29,11 @@ use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
 
-/// Keys of a tile, equal to the queries of a block, so that only the last tile crosses the
-/// diagonal.
-const KEYS: u32 = WGMMA_ROWS;
+/// Keys of a tile of bf16, and the number of stages. With as many keys as a block has queries, only
+/// the last tile crosses the diagonal. Wider heads leave registers and shared memory for 64.
+fn keys_and_stages(config: Config) -> (u32, u32) {
+    if config.head_dim <= 128 { (WGMMA_ROWS, 6) } else { (WGMMA_ROWS / 2, 4) }
+}
 
 /// The name of the entry.
 pub(super) fn name(config: Config, pass: Pass) -> &'static str {
@@ -40,7 +43,7 @@ pub(super) fn name(config: Config, pass: Pass) -> &'static str {
 /// Queries are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
     let (keys, stages) = match config.operands {
-        Operands::Bf16 => (KEYS, 6),
+        Operands::Bf16 => keys_and_stages(config),
         Operands::Split => (split::KEYS, split::STAGES),
     };
     SmemLayout {
@@ -169,14 +172,20 @@ impl<'k> Params<'k> {
     }
 
     fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
-        let (first, last) = (self.bounds.first_key(KEYS) / KEYS, self.start / KEYS);
+        let (keys_of_tile, _) = keys_and_stages(config);
+        let (first, diagonal) =
+            (self.bounds.first_key(keys_of_tile) / keys_of_tile, self.start / keys_of_tile);
+        // The tiles from `diagonal` on cross the diagonal.
+        let several_cross = keys_of_tile < WGMMA_ROWS;
+        let last =
+            if several_cross { diagonal + (WGMMA_ROWS / keys_of_tile - 1) } else { diagonal };
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q], self.row);
             let end = (last + 1).min(first + smem.pairs());
-            k.range(first, end, 1, |tile| self.copy(smem, tile * KEYS));
+            k.range(first, end, 1, |tile| self.copy(smem, tile * keys_of_tile));
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
-        let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
+        let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, keys_of_tile));
         let softmax = OnlineSoftmax::new(k, self.scale);
         let ping_pong = PingPong { kernel: *k, warpgroup };
 
@@ -186,9 +195,17 @@ impl<'k> Params<'k> {
         k.wgmma_wait_group(0);
         smem.release(stage.index);
         let mask = |tile: Value<'k, u32>| {
-            self.bounds.apply(k, tile * KEYS, KEYS, &[&scores], f32::NEG_INFINITY);
+            let first_key = tile * keys_of_tile;
+            self.bounds.apply(k, first_key, keys_of_tile, &[&scores], f32::NEG_INFINITY);
+        };
+        let mask_causal = |tile: Value<'k, u32>| {
+            let starts = [self.start, tile * keys_of_tile];
+            apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
         };
         k.range(first, last, 1, |tile| {
+            if several_cross {
+                k.when(tile.ge(diagonal), || mask_causal(tile));
+            }
             mask(tile);
             softmax.update(&scores, &out);
             let probs = pack_fragments(config.target, &scores);
@@ -203,9 +220,13 @@ impl<'k> Params<'k> {
             k.wgmma_wait_group(0);
             smem.release(keys_stage.index);
             let next = tile + smem.pairs();
-            k.when(smem.copies & next.le(last), || self.copy(smem, next * KEYS));
+            k.when(smem.copies & next.le(last), || self.copy(smem, next * keys_of_tile));
         });
-        apply_causal_mask(k, [self.start; 2], true, &scores, f32::NEG_INFINITY);
+        if several_cross {
+            mask_causal(last);
+        } else {
+            apply_causal_mask(k, [self.start; 2], true, &scores, f32::NEG_INFINITY);
+        }
         mask(last);
         softmax.update(&scores, &out);
         let probs = pack_fragments(config.target, &scores);
