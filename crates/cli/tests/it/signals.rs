@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use crate::models::{train, write_model};
 use crate::program::Place;
 
-/// Time limit after a signal. A phase that ignores the signal takes longer.
-const PROMPT: Duration = Duration::from_secs(20);
+/// Time limit after a signal. A phase that ignores the signal takes longer, or ends with another
+/// status. While other processes write to the same disk, an end has taken over ten seconds.
+const PROMPT: Duration = Duration::from_secs(60);
 
 fn send(child: &Child, signal: &str) {
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
