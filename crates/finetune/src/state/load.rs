@@ -25,7 +25,7 @@ pub enum Source<'a> {
     State(ModelState),
 }
 
-/// The values of parameters at the start of training: those of the base model, or else from the
+/// The values of parameters at the start of training. Without a base model, they come from the
 /// seed.
 #[derive(Clone, Copy)]
 pub(crate) struct InitialValues<'a> {

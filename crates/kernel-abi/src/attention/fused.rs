@@ -240,9 +240,9 @@ impl FlashAttention {
         if wide && !has_tensor_cores { 32 } else { 64 }
     }
 
-    /// Whether the entry of [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim`
-    /// elements has two blocks for each tile, in z: one for the gradient of k, and one for that of
-    /// v. A block has registers for both only up to 128.
+    /// Whether separate blocks compute the gradients of k (z = 0) and v (z = 1) in the entry of
+    /// [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim` elements. Above 128
+    /// elements, a block has too few registers for both.
     pub const fn separates_grad_kv(max_head_dim: u32) -> bool {
         max_head_dim > 128
     }

@@ -36,20 +36,25 @@ pub(super) fn dispatch(
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
         .and_then(|index| kernel.entries.get(family.max_head_dims.len() + index));
-    let (entry, rows, threads, extra, grads) = match wgmma_entry {
+    let (entry, rows, threads, extra) = match wgmma_entry {
         // Blocks have aligned positions, so unaligned tokens may reach into one more.
-        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile), 1),
+        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile)),
         None => {
             let has_tensor_cores = features.bf16_mma && features.cp_async;
             let rows = family.block_rows(*max_head_dim, has_tensor_cores);
-            let is_grad_kv = kernel.entries[0] == family.grad_kv.entries[0];
-            let separate = is_grad_kv && FlashAttention::separates_grad_kv(*max_head_dim);
-            (kernel.entries[by_width], rows, rows * 2, 0, 1 + u32::from(separate))
+            (kernel.entries[by_width], rows, rows * 2, 0)
         }
     };
+    let separates = wgmma_entry.is_none()
+        && kernel.entries == family.grad_kv.entries
+        && FlashAttention::separates_grad_kv(*max_head_dim);
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
-    let shared_bytes = dynamic_shared(entry, target);
-    Some(Dispatch { grid: [planes, tiles, grads], shared_bytes, ..linear(entry, 1, threads) })
+    let grid = [planes, tiles, if separates { 2 } else { 1 }];
+    Some(Dispatch {
+        grid,
+        shared_bytes: dynamic_shared(entry, target),
+        ..linear(entry, 1, threads)
+    })
 }
 
 impl AttentionShape {
