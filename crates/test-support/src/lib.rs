@@ -7,6 +7,7 @@ mod guides;
 pub mod device;
 pub mod locks;
 pub mod model;
+pub mod numbers;
 pub mod ptx;
 pub mod reference;
 pub mod threads;

@@ -4,9 +4,9 @@ use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{AdamW, AdamWTensor, ClipGrads, Decay, LrSchedule, TensorView};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 const RATE: LearningRate = LearningRate {
     peak_lr: 3e-3,

@@ -6,10 +6,10 @@ use retrograph_kernels::ops::{
     AttentionShape, AttentionValues,
 };
 use retrograph_kernels::{FoundSizes, KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
-use crate::support::{Data, differences, doubles, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim.
 const SHAPES: [[usize; 5]; 7] = [

@@ -5,10 +5,10 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, SmTarget, View};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::fused_attention_case::{Case, RopeCase, shape};
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, all entries.
 const SHAPES: [[usize; 5]; 10] = [

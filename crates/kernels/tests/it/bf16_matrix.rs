@@ -2,11 +2,11 @@
 
 use half::bf16;
 use retrograph_kernels::View;
+use retrograph_test_support::numbers::Data;
 use retrograph_test_support::reference::{bf16_bits, not_rounded};
 
 use crate::gemm_case::{Tile, to_bf16};
 use crate::harness::Device;
-use crate::support::Data;
 
 pub(crate) type Matrix = View<u64, bf16>;
 

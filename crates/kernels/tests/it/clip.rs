@@ -6,9 +6,9 @@ use retrograph_kernels::ops::{
     ClipFactor, ClipGrads, GradNormPartials, Guard, grad_norm_partials_len,
 };
 use retrograph_kernels::optimizer::reference::clip::{clip, clip_factor};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// The outcome of clipping.
 struct Clipped {

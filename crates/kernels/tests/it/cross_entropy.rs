@@ -5,10 +5,10 @@ use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
 use retrograph_kernels::{Dispatch, View};
+use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::elementwise::rounds;
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Threads per block of the entry with one block per row.
 const BLOCK_THREADS: u32 = CROSS_ENTROPY.block_threads;

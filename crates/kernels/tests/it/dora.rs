@@ -7,10 +7,10 @@ use retrograph_kernels::ops::{
     ColumnSum, DoraNorms, DoraScale, DoraScaleBackward, DoraScaleShape, Output, TensorView,
 };
 use retrograph_kernels::{Access, Argument, KernelError, View};
+use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{UNIT, within};
 use crate::harness::{Device, UNWRITTEN};
-use crate::support::{Data, differences, doubles, same_bits};
 
 /// Rows and columns of W, and rank: odd sizes, whole tiles, one element more or less, and zero.
 const SIZES: [[usize; 3]; 12] = [

@@ -3,9 +3,9 @@
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::dropout::keeps;
 use retrograph_kernels::ops::Dropout;
+use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, same_bits};
 
 /// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];

@@ -8,9 +8,9 @@ use retrograph_kernels::ops::{
     Add, Cast, Output, RmsNorm, Silu, SiluBackward, SwiGlu, SwiGluBackward, TensorView,
 };
 use retrograph_kernels::{DType, KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];

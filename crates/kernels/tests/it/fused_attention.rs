@@ -6,12 +6,12 @@ use retrograph_kernels::ops::{
     FusedAttentionGradKv, FusedAttentionGradQ, SplitMatrix,
 };
 use retrograph_kernels::{FoundSizes, KernelError, SmTarget, View};
+use retrograph_test_support::numbers::{Data, differences, same_bits};
 
 use crate::bounds::within;
 use crate::fused_attention_case::{Case, FORMS, is_supported, shape};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
-use crate::support::{Data, differences, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, groups of 1 to 6,
 /// padding.

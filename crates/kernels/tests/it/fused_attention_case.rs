@@ -9,12 +9,12 @@ use retrograph_kernels::ops::{
     AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
     Split, SplitKSum, SplitMatrix, TensorView,
 };
+use retrograph_test_support::numbers::{Data, doubles};
 use retrograph_test_support::reference::{add, dot, not_rounded};
 
 use crate::bounds::within;
 use crate::gemm_case::{rounded, to_bf16};
 use crate::harness::Device;
-use crate::support::{Data, doubles};
 
 /// The relative error bounds of operands and weights.
 #[derive(Clone, Copy)]

@@ -3,10 +3,10 @@
 use half::bf16;
 use retrograph_kernels::elementwise::reference::gelu::{geglu, geglu_backward, gelu};
 use retrograph_kernels::ops::{GeGlu, GeGluBackward};
+use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles};
 
 use crate::elementwise::{EDGES, F32, LENGTHS, run};
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, differences, doubles};
 
 /// The tolerance for values of magnitude `scale`: relative errors of σ(z) grow with −z, so tiny
 /// values are compared absolutely.

@@ -2,10 +2,10 @@
 
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, SplitKSum};
+use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{BF16_TILES, Case, Format, OPS, Op, rounded, shape};
 use crate::harness::Device;
-use crate::support::{Data, same_bits};
 
 /// The supported pairs of operand types.
 const FORMATS: [(DType, Format); 6] = [

@@ -8,12 +8,12 @@ use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
+use retrograph_test_support::numbers::{doubles, from_bf16_bits};
 use retrograph_test_support::reference::bf16_bits;
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::products;
-use crate::support::doubles;
 
 /// A tile of an image.
 pub(crate) type Tile = TileConfig;
@@ -54,8 +54,7 @@ pub(crate) enum Format {
 
 /// The same numbers rounded to bf16.
 pub(crate) fn rounded(values: &[f32]) -> Vec<f32> {
-    let widen = |bits: u16| f32::from_bits(u32::from(bits) << 16);
-    bf16_bits(values).into_iter().map(widen).collect()
+    from_bf16_bits(&bf16_bits(values))
 }
 
 /// The numbers rounded to bf16.

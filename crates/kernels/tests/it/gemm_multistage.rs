@@ -4,13 +4,13 @@ use half::bf16;
 use retrograph_kernel_abi::gemm::Mainloop;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK};
 use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{
     BF16_TILES, Case, Format, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles,
     shape, tile_of,
 };
 use crate::harness::Device;
-use crate::support::{Data, same_bits};
 
 /// The error bound of a term of an f32 product, in roundings of a sum: both operands are truncated
 /// to 22 bits, and tensor cores truncate.

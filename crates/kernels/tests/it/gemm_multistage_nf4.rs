@@ -5,12 +5,12 @@ use retrograph_kernels::ops::{
     DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, Nf4, Nf4Scales, SplitKSum, TensorView,
 };
 use retrograph_kernels::{KernelError, SmTarget};
+use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{
     BF16_TILES, Case, Format, Op, geometry, multistage_nf4_tiles, rounded, shape,
 };
 use crate::harness::Device;
-use crate::support::{Data, same_bits};
 
 const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
 const FORMATS: [Format; 2] = [Format::Nf4, Format::Nested];

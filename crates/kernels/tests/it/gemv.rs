@@ -2,12 +2,12 @@
 
 use retrograph_kernels::Dispatch;
 use retrograph_kernels::ops::{GemmShape, Gemv};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::products::fprop;
-use crate::support::{Data, doubles, same_bits};
 
 /// Inputs and outputs: zero, one, primes, multiples of 4, of a warp's step and one past it.
 const SIZES: [[usize; 2]; 11] = [

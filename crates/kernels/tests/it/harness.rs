@@ -10,6 +10,7 @@ use half::bf16;
 use retrograph_driver_sys::CUstream;
 use retrograph_kernels::ops::TensorView;
 use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
+use retrograph_test_support::numbers::filled;
 
 use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};
@@ -74,7 +75,7 @@ impl Device {
 
     /// An unwritten buffer.
     pub(crate) fn unwritten(&self, len: usize) -> View<u64, f32> {
-        self.upload(&vec![f32::from_bits(UNWRITTEN); len])
+        self.upload(&filled(f32::from_bits(UNWRITTEN), len))
     }
 
     /// The elements of a view.

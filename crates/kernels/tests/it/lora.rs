@@ -5,11 +5,11 @@ use retrograph_kernels::ops::{
     LoraShape, LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_kernels::{Access, Argument, KernelError, View};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::products::{dgrad, fprop, wgrad};
-use crate::support::{Data, doubles, same_bits};
 
 const SIDES: [LoraMatrix; 2] = [LoraMatrix::A, LoraMatrix::B];
 

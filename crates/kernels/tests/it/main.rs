@@ -51,6 +51,5 @@ mod split_k;
 mod split_products;
 mod split_swiglu;
 mod step_parameters;
-mod support;
 mod swiglu_products;
 mod wgrad_squares;

@@ -4,11 +4,11 @@
 use half::bf16;
 use retrograph_kernels::nf4::{self, BLOCK, BOUNDARIES, NESTED_BLOCK, Nested, VALUES, dynamic_map};
 use retrograph_kernels::ops::{Dequantize, TensorView};
+use retrograph_test_support::numbers::Data;
 use sha2::{Digest, Sha256};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
-use crate::support::Data;
 
 /// The distribution function of the standard normal distribution, by the series of its integral.
 fn normal(x: f64) -> f64 {

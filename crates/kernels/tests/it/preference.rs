@@ -2,9 +2,9 @@
 
 use retrograph_kernels::loss::reference::{Preferred, preference};
 use retrograph_kernels::ops::{LogRatios, Preference, ScaleRows};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 #[test]
 fn log_ratios_are_sums_in_f64() {

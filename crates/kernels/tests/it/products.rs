@@ -5,7 +5,7 @@ use retrograph_kernels::gemm::reference;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_test_support::reference::{matmul, transposed};
 
-use crate::support::{Data, doubles};
+use retrograph_test_support::numbers::{Data, doubles};
 
 /// `y = x·wᵀ`, `[rows, outputs]`.
 pub(crate) fn fprop(x: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {

@@ -6,11 +6,11 @@ use retrograph_kernels::ops::{
     QkvRopeProjection, Rope, RopeTensor, TensorView, TokenPositions, rope_tables,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+use retrograph_test_support::numbers::Data;
 
 use crate::bf16_matrix::{GUARD, Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry};
 use crate::harness::Device;
-use crate::support::Data;
 
 /// batch, seq, heads, kv_heads, head_dim, inputs: one, primes, sizes around tiles, results that end
 /// within a tile, several stages and one more.

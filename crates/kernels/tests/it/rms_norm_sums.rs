@@ -3,9 +3,9 @@
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward, TensorView};
+use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, same_bits};
 
 /// Rows and width: read twice; in registers with one vec4 per thread, with two (partial), and with
 /// four; more rows than blocks.

@@ -4,10 +4,10 @@ use half::bf16;
 use retrograph_kernels::ops::{Output, Rope, RopeTensor, TokenPositions, rope_tables};
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, View};
+use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
-use crate::support::{Data, differences, doubles, same_bits};
 
 /// batch, seq, heads, head_dim: halves that are multiples of four, and others.
 const SHAPES: [[usize; 4]; 7] = [

@@ -2,9 +2,9 @@
 
 use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
+use retrograph_test_support::numbers::{Data, doubles};
 
 use crate::harness::Device;
-use crate::support::{Data, doubles};
 
 const PLAIN: SamplingParameters = SamplingParameters {
     temperature: 1.0,

@@ -4,12 +4,12 @@ use half::bf16;
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::ops::{GemmShape, SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnySwiGlu};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, SmTarget};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::products::fprop;
-use crate::support::{Data, doubles, same_bits};
 
 /// Rows and inputs: zero, one, primes, and one past tiles and chunks.
 const SIZES: [[usize; 2]; 8] =

@@ -4,9 +4,9 @@ use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backwar
 use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::problem::RowsProblem;
 use retrograph_kernels::{Dispatch, Launch, Problem, View};
+use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Rows and widths: one, primes, a warp and one past it, several rows per block, both entries.
 const SIZES: [(usize, usize); 10] = [

@@ -4,11 +4,11 @@ use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
     DType, DgradSplitK, FpropSplitK, GemmConfig, GemmShape, SplitKSum, WgradSplitK,
 };
+use retrograph_test_support::numbers::{Data, Tolerance, same_bits};
 
 use crate::elementwise::rounds;
 use crate::gemm_case::{Case, OPS, Op, shape};
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, same_bits};
 
 /// Computes a product by split-K with `splits` splits.
 fn split_k(op: Op, shape: GemmShape, a: &[f32], b: &[f32], splits: usize) -> Vec<f32> {

@@ -7,11 +7,11 @@ use retrograph_kernels::ops::{
     SplitMatrix, split_rows,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;
 use crate::products;
-use crate::support::{Data, doubles, same_bits};
 
 /// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band.
 const SHAPES: [[usize; 3]; 9] = [

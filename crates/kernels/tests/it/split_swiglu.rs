@@ -6,10 +6,10 @@ use retrograph_kernels::ops::{
     Split, SplitGradient, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, SwiGlu, SwiGluBackward,
 };
 use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::harness::Device;
 use crate::split_products::unwritten;
-use crate::support::{Data, doubles, same_bits};
 
 /// Zero, rows for one thread, rows for each number of groups per thread, and rows that do not fit
 /// in registers.

@@ -2,9 +2,9 @@
 
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{KernelError, View};
+use retrograph_test_support::numbers::Data;
 
 use crate::harness::{Device, UNWRITTEN};
-use crate::support::Data;
 
 /// Numbers of vec4s: one, primes, both sides of a warp and of a block, and several iterations of a
 /// block.

@@ -6,11 +6,11 @@ use retrograph_kernels::ops::{
     SwiGluFprop,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+use retrograph_test_support::numbers::Data;
 
 use crate::bf16_matrix::{Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry, shape};
 use crate::harness::Device;
-use crate::support::Data;
 
 /// Rows, inputs and outputs: empty, one copy, edges of tiles, several stages and one more.
 const SIZES: [[usize; 3]; 9] = [
