@@ -30,6 +30,8 @@ pub(super) struct RowBounds<'k> {
     last_row: Value<'k, u32>,
     /// First row of the block.
     start: Value<'k, u32>,
+    /// The row of lane 0 of the first warp.
+    lane_start: Value<'k, u32>,
     /// The bound that masks the most columns and the one that masks the fewest, or one that masks
     /// none.
     tightest: Value<'k, u32>,
@@ -82,6 +84,7 @@ impl<'k> RowBounds<'k> {
             source: Source::Data { bounds, first_row },
             last_row,
             start,
+            lane_start: start,
             tightest,
             loosest,
         }
@@ -95,9 +98,15 @@ impl<'k> RowBounds<'k> {
             source: Source::Window(window),
             last_row: start.kernel().constant(u32::MAX),
             start,
+            lane_start: start,
             tightest: first_key_in_window(start + (rows - 1), window),
             loosest: first_key_in_window(start, window),
         }
+    }
+
+    /// These bounds in a block where the first row of the first warp is `lane_start`.
+    pub(super) fn with_lane_start(self, lane_start: Value<'k, u32>) -> Self {
+        Self { lane_start, ..self }
     }
 
     /// The first column of the first tile of `columns` keys that a block of queries needs.
@@ -126,7 +135,7 @@ impl<'k> RowBounds<'k> {
         };
         k.when(crosses, || {
             let bounds = [0, 8].map(|half| {
-                let row = (self.start + lane_row(k) + half).min(self.last_row);
+                let row = (self.lane_start + lane_row(k) + half).min(self.last_row);
                 let bound = match self.source {
                     Source::Data { bounds, first_row } => bounds.load(first_row + row),
                     Source::Window(window) => first_key_in_window(row, window),

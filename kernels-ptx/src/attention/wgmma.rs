@@ -2,15 +2,17 @@
 //! bf16, or f32 split into two terms, see [`split`].
 //!
 //! A block has 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, which stay in shared
-//! memory. It loops over pairs of tiles (keys and values, or queries and gradients of the output),
-//! which alternate in a pipeline of stages. Probabilities and score gradients stay in registers, as
-//! the left operand of the next product.
+//! memory. With heads of 256 elements it has 64 keys, and one gradient per warpgroup. It loops over
+//! pairs of tiles (keys and values, or queries and gradients of the output), which alternate in a
+//! pipeline of stages. Probabilities and score gradients stay in registers, as the left operand of
+//! the next product.
 //!
 //! **Copies.** One thread of the second warpgroup starts them, since that warpgroup runs after the
 //! first. There is no producer warp: with one, an SM sub-partition would hold three warps, and each
 //! thread would have 168 registers instead of 255.
 //!
-//! **Heads** have exactly 64, 96 or 128 elements. Rows past the end of a sequence are zeros.
+//! **Heads** have exactly 64, 96, 128 or, in bf16, 256 elements. Rows past the end of a sequence
+//! are zeros.
 //!
 //! **Determinism.** As in the other kernels: tiles and heads in ascending order, without atomics.
 
@@ -112,9 +114,9 @@ impl Config {
         entries.map(|(entry, &head_dim)| Self { target, operands, head_dim, entry }).collect()
     }
 
-    /// Whether the backward pass has this entry.
-    pub(super) fn has_backward(self) -> bool {
-        self.entry < self.family().grad_q.entries.len()
+    /// Whether registers have room for only one gradient of 64 rows.
+    fn is_wide(self) -> bool {
+        self.head_dim > 128
     }
 
     /// The variants of the forward pass. A KV cache is not split.
@@ -194,12 +196,10 @@ pub(super) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static
         let passes = config.passes().iter();
         let forward = forward::smem_layout(config).bytes();
         let forward = passes.map(move |pass| (forward::name(config, *pass), forward));
-        let backward = config.has_backward().then(|| {
-            [
-                (grad_q::name(config), grad_q::smem_layout(config).bytes()),
-                (grad_kv::name(config), grad_kv::smem_layout(config).bytes()),
-            ]
-        });
-        forward.chain(backward.into_iter().flatten())
+        let backward = [
+            (grad_q::name(config), grad_q::smem_bytes(config)),
+            (grad_kv::name(config), grad_kv::smem_layout(config).bytes()),
+        ];
+        forward.chain(backward)
     })
 }

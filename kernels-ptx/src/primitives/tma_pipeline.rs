@@ -130,7 +130,8 @@ impl<'k> TmaPipeline<'k> {
         }
     }
 
-    fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
+    /// Stage number `index`.
+    pub(crate) fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
         Stage { index, smem: self.smem.at(index * self.stage_words) }
     }
 }

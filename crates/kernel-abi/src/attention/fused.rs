@@ -197,7 +197,8 @@ parameters! {
 /// log-sum-exp, which makes probabilities 0.
 pub const LSE_DELTA_ROWS: u32 = WGMMA_ROWS;
 
-/// Rows of a block of the `wgmma` entries: 64 per warpgroup.
+/// Rows of a block of the `wgmma` entries: 64 per warpgroup; see also
+/// [`FlashAttention::wgmma_keys`].
 pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
@@ -225,9 +226,9 @@ pub struct FlashAttention {
     pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
-    /// The gradient of q; without a `wgmma` entry for more than 128 elements.
+    /// The gradient of q.
     pub grad_q: Signature,
-    /// The gradients of k and v; without a `wgmma` entry for more than 128 elements.
+    /// The gradients of k and v.
     pub grad_kv: Signature,
 }
 
@@ -238,6 +239,11 @@ impl FlashAttention {
     pub const fn block_rows(&self, max_head_dim: u32, has_tensor_cores: bool) -> u32 {
         let wide = matches!(self.dtype, DType::F32) || max_head_dim > 128;
         if wide && !has_tensor_cores { 32 } else { 64 }
+    }
+
+    /// Keys of a block of the `wgmma` entry of [`Self::grad_kv`] for heads of `head_dim` elements.
+    pub const fn wgmma_keys(head_dim: u32) -> u32 {
+        if head_dim > 128 { WGMMA_ROWS / 2 } else { WGMMA_ROWS }
     }
 
     /// Whether separate blocks compute the gradients of k (z = 0) and v (z = 1) in the entry of
@@ -262,7 +268,6 @@ macro_rules! entries {
             concat!($($part),*, "_wgmma_hd128"),
         ]
     };
-    (F32 backward, $($part:literal),*) => { entries!(F32, $($part),*) };
     (Bf16, $($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),
@@ -272,16 +277,6 @@ macro_rules! entries {
             concat!($($part),*, "_wgmma_hd96"),
             concat!($($part),*, "_wgmma_hd128"),
             concat!($($part),*, "_wgmma_hd256"),
-        ]
-    };
-    (Bf16 backward, $($part:literal),*) => {
-        &[
-            concat!($($part),*, "_hd64"),
-            concat!($($part),*, "_hd128"),
-            concat!($($part),*, "_hd256"),
-            concat!($($part),*, "_wgmma_hd64"),
-            concat!($($part),*, "_wgmma_hd96"),
-            concat!($($part),*, "_wgmma_hd128"),
         ]
     };
 }
@@ -312,12 +307,12 @@ macro_rules! flash_attention {
             grad_q: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($dtype backward, $name, "_grad_q"),
+                entries: entries!($dtype, $name, "_grad_q"),
             },
             grad_kv: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: entries!($dtype backward, $name, "_grad_kv"),
+                entries: entries!($dtype, $name, "_grad_kv"),
             },
         };
     )* };

@@ -32,22 +32,26 @@ pub(super) fn dispatch(
     let features = target.features();
     let (by_width, max_head_dim) =
         (0..).zip(family.max_head_dims).find(|(_, max)| head_dim <= **max)?;
+    // Whether blocks have keys instead of queries.
+    let has_keys = kernel.entries == family.grad_kv.entries;
     let wgmma_width = family.wgmma_head_dims.iter().position(|width| *width == head_dim);
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
         .and_then(|index| kernel.entries.get(family.max_head_dims.len() + index));
     let (entry, rows, threads, extra) = match wgmma_entry {
         // Blocks have aligned positions, so unaligned tokens may reach into one more.
-        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS, u32::from(starts_in_tile)),
+        Some(entry) => {
+            let rows = if has_keys { FlashAttention::wgmma_keys(head_dim) } else { WGMMA_ROWS };
+            (*entry, rows, WGMMA_THREADS, u32::from(starts_in_tile))
+        }
         None => {
             let has_tensor_cores = features.bf16_mma && features.cp_async;
             let rows = family.block_rows(*max_head_dim, has_tensor_cores);
             (kernel.entries[by_width], rows, rows * 2, 0)
         }
     };
-    let separates = wgmma_entry.is_none()
-        && kernel.entries == family.grad_kv.entries
-        && FlashAttention::separates_grad_kv(*max_head_dim);
+    let separates =
+        wgmma_entry.is_none() && has_keys && FlashAttention::separates_grad_kv(*max_head_dim);
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
     let grid = [planes, tiles, if separates { 2 } else { 1 }];
     Some(Dispatch {

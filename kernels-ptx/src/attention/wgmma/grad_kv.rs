@@ -1,15 +1,16 @@
-//! The gradients of k and v: a block has 128 keys of a key head and loops over the tiles of 64
-//! queries from the diagonal to the end of the queries of its last key, for each head of its split
-//! of the group.
+//! The gradients of k and v: a block has 128 keys of a key head (64 in [`wide`] heads) and loops
+//! over the tiles of 64 queries from the diagonal to the end of the queries of its last key, for
+//! each head of its split of the group.
 //!
 //! Scores are computed with keys as rows, so that probabilities and score gradients are in the
 //! right registers for the next product.
 
 mod split;
+mod wide;
 
 use std::f32::consts::LOG2_E;
 
-use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
+use retrograph_kernel_abi::attention::{FlashAttention, FlashBackwardParameters};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
@@ -25,6 +26,7 @@ use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::{PipelineState, Stage};
+use crate::primitives::wgmma::ROWS;
 
 /// Queries of a tile.
 const QUERIES: u32 = 64;
@@ -37,12 +39,13 @@ pub(super) fn name(config: Config) -> &'static str {
 /// Keys and values are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
     let (queries, stages) = match config.operands {
+        Operands::Bf16 if config.is_wide() => (QUERIES, wide::STAGES),
         Operands::Bf16 => (QUERIES, 8),
         Operands::Split => (split::QUERIES, split::STAGES),
     };
     SmemLayout {
         terms: config.operands.terms(),
-        resident: config.tile(WGMMA_ROWS),
+        resident: config.tile(keys(config)),
         resident_count: 2,
         streamed: config.tile(queries),
         stages,
@@ -57,10 +60,16 @@ pub(in crate::attention) fn entry(config: Config) -> Entry {
         k.return_if(params.start.ge(params.seq));
         let smem = smem_layout(config).declare(k);
         match config.operands {
+            Operands::Bf16 if config.is_wide() => params.compute_wide(k, config, &smem),
             Operands::Bf16 => params.compute(k, config, &smem),
             Operands::Split => params.compute_split(k, config, &smem),
         }
     })
+}
+
+/// Keys of a block.
+fn keys(config: Config) -> u32 {
+    FlashAttention::wgmma_keys(config.head_dim)
 }
 
 /// The parameters, and the position of this block.
@@ -83,6 +92,9 @@ struct Params<'k> {
     scale: Value<'k, f32>,
     /// The first key of the block.
     start: Value<'k, u32>,
+    keys_of_block: u32,
+    /// The key of row 0 of the first warp.
+    lane_start: Value<'k, u32>,
     /// Tokens of the sequence.
     seq: Value<'k, u32>,
     /// The end of the queries.
@@ -120,8 +132,11 @@ impl<'k> Params<'k> {
             ResultRows { first: grads.at(first), stride, rows: seq, rotation }
         };
         // Blocks with the most queries start first.
-        let start = k.ctaid_y() * WGMMA_ROWS;
-        let bounds = RowBounds::new(row_bounds, Masked::From, sequence, seq, start, WGMMA_ROWS);
+        let keys_of_block = keys(config);
+        let start = k.ctaid_y() * keys_of_block;
+        let bounds = RowBounds::new(row_bounds, Masked::From, sequence, seq, start, keys_of_block);
+        // Both warpgroups have all keys of a block of 64.
+        let lane_start = if config.is_wide() { start - warpgroup(k) * ROWS } else { start };
         Self {
             q: head_map(q_map, head),
             grad_out: head_map(grad_out_map, head),
@@ -136,9 +151,11 @@ impl<'k> Params<'k> {
             head_dim,
             scale,
             start,
+            keys_of_block,
+            lane_start,
             seq,
             end: bounds.query_end(),
-            bounds,
+            bounds: bounds.with_lane_start(lane_start),
             heads: heads_per_split,
         }
     }
@@ -186,14 +203,14 @@ impl<'k> Params<'k> {
 
     /// Sets probabilities and score gradients of `queries` queries from `query` on to 0 where they
     /// are masked. After p and ds, so that a non-finite query doesn't spoil later keys.
-    fn mask(&self, query: Value<'k, u32>, queries: u32, accs: [&[AccFragment<'k>]; 2]) {
+    fn mask(&self, query: Value<'k, u32>, queries: u32, accs: &[&[AccFragment<'k>]]) {
         let k = &query.kernel();
-        k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
+        k.when(query.lt(self.start + (self.keys_of_block - 1)), || {
             for acc in accs {
-                apply_causal_mask(k, [self.start, query], false, acc, 0.0);
+                apply_causal_mask(k, [self.lane_start, query], false, acc, 0.0);
             }
         });
-        self.bounds.apply(k, query, queries, &accs, 0.0);
+        self.bounds.apply(k, query, queries, accs, 0.0);
     }
 
     /// Copies the tile of `queries` queries at `position`, if there is one.
@@ -222,7 +239,7 @@ impl<'k> Params<'k> {
             for_each_element(stats, &grads, |grad, [_, delta], [j, i]| {
                 grad.update(|grad| (grad - delta) * scores[j][i].get());
             });
-            self.mask(query, QUERIES, [&scores, &grads]);
+            self.mask(query, QUERIES, &[&scores, &grads]);
             let [probs, grads] = [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
             multiply(k, &probs, grad_out, &grad_v);
             multiply(k, &grads, q, &grad_k);

@@ -4,6 +4,7 @@
 //! The product of the score gradients with the keys overlaps with the scores of the next tile.
 
 mod split;
+mod wide;
 
 use std::f32::consts::LOG2_E;
 
@@ -19,7 +20,7 @@ use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
-use crate::primitives::mma::acc_row;
+use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -35,6 +36,7 @@ pub(super) fn name(config: Config) -> &'static str {
 /// Queries and gradients of the output are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
     let (keys, stages) = match config.operands {
+        Operands::Bf16 if config.is_wide() => (KEYS, wide::KEY_STAGES),
         Operands::Bf16 => (KEYS, 8),
         Operands::Split => (split::KEYS, split::STAGES),
     };
@@ -47,6 +49,12 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
     }
 }
 
+/// Dynamic shared memory in bytes.
+pub(super) fn smem_bytes(config: Config) -> u32 {
+    let values = if config.is_wide() { wide::values_layout(config).bytes() } else { 0 };
+    smem_layout(config).bytes() + values
+}
+
 /// The entry.
 pub(in crate::attention) fn entry(config: Config) -> Entry {
     Kernel::build(name(config), |k| {
@@ -55,6 +63,10 @@ pub(in crate::attention) fn entry(config: Config) -> Entry {
         k.return_if(params.start.ge(params.grad_q.rows));
         let smem = smem_layout(config).declare(k);
         match config.operands {
+            Operands::Bf16 if config.is_wide() => {
+                let values = wide::values_layout(config).declare_after(k, smem_layout(config));
+                params.compute_wide(k, config, [&smem, &values]);
+            }
             Operands::Bf16 => params.compute(k, config, &smem),
             Operands::Split => params.compute_split(k, config, &smem),
         }
@@ -164,30 +176,51 @@ impl<'k> Params<'k> {
             });
             previous.set(keys_stage.index);
             k.wgmma_wait_group(1);
-            for fragment in &scores {
-                for (index, score) in fragment.iter().enumerate() {
-                    let [lse, _] = stats[index / 2];
-                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
-                }
-            }
+            probs(&stats, scale_log2, &scores);
             k.wgmma_wait_group(0);
             smem.release(values_stage.index);
-            for (probs, grads) in scores.iter().zip(&grads) {
-                for (index, (prob, grad)) in probs.iter().zip(grads).enumerate() {
-                    let [_, delta] = stats[index / 2];
-                    grad.update(|grad| (grad - delta) * prob.get());
-                }
-            }
-            // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
-            let key = tile * KEYS;
-            k.when((key + (KEYS - 1)).gt(self.start), || {
-                apply_causal_mask(k, [self.start, key], true, &grads, 0.0);
-            });
-            self.bounds.apply(k, key, KEYS, &[&grads], 0.0);
+            self.score_grads(k, &stats, tile, [&scores, &grads]);
             let grads = pack_fragments(config.target, &grads);
             multiply(k, &grads, keys, &grad_q);
         });
         k.wgmma_wait_group(0);
         self.grad_q.write_pairs(config.target, self.start, Some(self.scale), &grad_q);
+    }
+
+    /// Computes the score gradients of tile `tile` of keys from the probabilities and, in `grads`,
+    /// the gradients of the probabilities.
+    fn score_grads(
+        &self,
+        k: &Kernel<'k>,
+        stats: &[[Value<'k, f32>; 2]; 2],
+        tile: Value<'k, u32>,
+        [probs, grads]: [&[AccFragment<'k>]; 2],
+    ) {
+        for (probs, grads) in probs.iter().zip(grads) {
+            for (index, (prob, grad)) in probs.iter().zip(grads).enumerate() {
+                let [_, delta] = stats[index / 2];
+                grad.update(|grad| (grad - delta) * prob.get());
+            }
+        }
+        // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+        let key = tile * KEYS;
+        k.when((key + (KEYS - 1)).gt(self.start), || {
+            apply_causal_mask(k, [self.start, key], true, grads, 0.0);
+        });
+        self.bounds.apply(k, key, KEYS, &[grads], 0.0);
+    }
+}
+
+/// Computes the probabilities from the scores.
+fn probs<'k>(
+    stats: &[[Value<'k, f32>; 2]; 2],
+    scale_log2: Value<'k, f32>,
+    scores: &[AccFragment<'k>],
+) {
+    for fragment in scores {
+        for (index, score) in fragment.iter().enumerate() {
+            let [lse, _] = stats[index / 2];
+            score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
+        }
     }
 }

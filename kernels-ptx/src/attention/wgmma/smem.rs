@@ -124,7 +124,16 @@ impl SmemLayout {
 
     /// Assigns addresses, and initializes the barriers.
     pub(super) fn declare<'k>(self, k: &Kernel<'k>) -> Smem<'k> {
-        let resident = align_for_swizzle(k, k.dynamic_shared());
+        self.place(k, k.dynamic_shared())
+    }
+
+    /// The same after the memory of `before`.
+    pub(super) fn declare_after<'k>(self, k: &Kernel<'k>, before: Self) -> Smem<'k> {
+        self.place(k, k.dynamic_shared().offset((before.bytes() / 4).into()))
+    }
+
+    fn place<'k>(self, k: &Kernel<'k>, base: Shared<'k, u32>) -> Smem<'k> {
+        let resident = align_for_swizzle(k, base);
         let [resident_words, words_of_stages, _] = self.words();
         let stages = resident.offset(resident_words.into());
         let barriers = stages.offset(words_of_stages.into()).reinterpret::<u64>();
@@ -193,6 +202,22 @@ impl<'k> Smem<'k> {
             smem: self.resident_tile(index as u32).at(rows),
             term_words: tile.words(),
         })
+    }
+
+    /// Waits for the resident tiles, and returns tile number `index`, which has as many rows as a
+    /// warpgroup.
+    pub(super) fn wait_resident_tile(&self, index: Value<'k, u32>) -> PlacedTile<'k> {
+        self.kernel.mbarrier_wait_parity(self.resident_full, 0);
+        let tile = self.layout.resident;
+        let smem = self.resident.at(index * tile.words());
+        PlacedTile { tile, smem, term_words: tile.words() }
+    }
+
+    /// The tile in stage number `stage`.
+    pub(super) fn streamed_tile(&self, stage: Value<'k, u32>) -> PlacedTile<'k> {
+        let tile = self.layout.streamed;
+        let smem = self.pipeline.stage(stage).smem;
+        PlacedTile { tile, smem, term_words: tile.words() }
     }
 
     /// Waits for the next tile.

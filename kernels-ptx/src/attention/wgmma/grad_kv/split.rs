@@ -46,7 +46,7 @@ impl<'k> Params<'k> {
                 grad.update(|grad| grad.fma(factor, -delta) * prob.get() * query_scales[j][i % 2]);
                 prob.mul_assign(out_scales[j][i % 2]);
             });
-            self.mask(query, QUERIES, [&scores, &grads]);
+            self.mask(query, QUERIES, &[&scores, &grads]);
             let probs = SplitRows::new(k, config.target, &scores);
             probs.multiply(k, grad_out, COLUMNS, &grad_v);
             smem.release(grad_out_stage.index);
