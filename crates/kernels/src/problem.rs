@@ -53,6 +53,8 @@ pub enum Problem {
         batch: u32,
         /// Bytes of shared memory of a block.
         shared_bytes: u32,
+        /// Whether scores have a cap.
+        softcap: bool,
     },
     /// LoRA shrink: from rows of x or dy to ranks.
     LoraShrink {
@@ -178,7 +180,16 @@ impl Problem {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
-        problems.push(Self::Decode { head_blocks: a, split_blocks: b, batch: 1, shared_bytes: 0 });
+        for softcap in [false, true] {
+            let (head_blocks, split_blocks) = (a, b);
+            problems.push(Self::Decode {
+                head_blocks,
+                split_blocks,
+                batch: 1,
+                shared_bytes: 0,
+                softcap,
+            });
+        }
         for first in [DType::F32, DType::Bf16] {
             for second in [DType::F32, DType::Bf16] {
                 let (rows, columns, dtypes) = (a, b, [first, second]);

@@ -6,6 +6,7 @@
 //! q, k, v = projections (+ lora_scale · B · t)        with LoRA: t = A·x
 //! q, k    = rope(norm(q)), rope(norm(k))             per head; norm is optional
 //! s_j     = scale · q_h · key_j                      keys and values of head h ÷ group
+//! s_j     = softcap · tanh(s_j ÷ softcap)            if scores have a cap
 //! out_h   = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
 //! ```
 //!
@@ -44,6 +45,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Shared, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
+use crate::primitives::softcap::softcap as capped;
 use new_token::NewToken;
 
 /// Warps of a block.
@@ -53,11 +55,13 @@ const CACHE_LINE: u32 = 128;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target)
-        .entry(splits(DECODE_ATTENTION.entry(), target, DType::F32))
-        .entry(splits(DECODE_ATTENTION_BF16.entry(), target, DType::Bf16))
-        .entry(combine::entry(target))
-        .build()
+    let kernels = [(DECODE_ATTENTION, DType::F32), (DECODE_ATTENTION_BF16, DType::Bf16)];
+    let entries = kernels.into_iter().flat_map(|(kernel, dtype)| {
+        let entries = kernel.entries.iter().zip([false, true]);
+        entries.map(move |(name, has_softcap)| splits(name, target, dtype, has_softcap))
+    });
+    let module = entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry);
+    module.entry(combine::entry(target)).build()
 }
 
 /// The heads of a block, all of one group.
@@ -92,21 +96,23 @@ impl<'k> Heads<'k> {
     }
 }
 
-/// The entry for caches with elements of type `dtype`, which computes the splits.
-fn splits(name: &str, target: SmTarget, dtype: DType) -> Entry {
+/// The entry for caches with elements of type `dtype`, which computes the splits, of scores with a
+/// cap if `has_softcap` is set.
+fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
         let by_mma = dtype == DType::Bf16 && target.features().bf16_mma;
         // Leaves resources for a successor that prefetches its weights. With three blocks, a thread
-        // has 80 registers.
+        // has 80 registers, too few for a cap.
         let spills = target.features().spills_at_80_registers;
-        k.min_blocks(if spills { 2 } else { 3 });
+        k.min_blocks(if spills || has_softcap { 2 } else { 3 });
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
         let DecodeAttentionParameters { kv_heads, group, block_heads, group_blocks, .. } =
             parameters;
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
-        let DecodeAttentionParameters { head_dim, splits, split_len, window, scale, .. } =
-            parameters;
+        let DecodeAttentionParameters { head_dim, splits, split_len, window, .. } = parameters;
+        let DecodeAttentionParameters { scale, softcap, .. } = parameters;
+        let softcap = has_softcap.then_some(softcap);
         let sequence = k.ctaid_z();
         let heads = Heads::of_block(k, group, [block_heads, group_blocks]);
         let new_token = NewToken::new(k, target, dtype, &parameters, sequence);
@@ -187,7 +193,7 @@ fn splits(name: &str, target: SmTarget, dtype: DType) -> Entry {
                 k.barrier();
                 let index = first_index + index;
                 k.when(warp.lt(heads.count), || {
-                    let [max, sum] = part.exponentials(warp, scale);
+                    let [max, sum] = part.exponentials(warp, scale, softcap);
                     k.when(lane.eq(0), || {
                         stats.store_vec2((index + warp * splits) * 2, [max, sum])
                     });
@@ -308,9 +314,15 @@ impl<'k> Split<'_, 'k> {
         });
     }
 
-    /// Replaces the dot products of a head by `exp(scale · dot − max)` and returns maximum
-    /// and sum. A warp executes it. If all scores are −∞, the exponentials are 0.
-    fn exponentials(&self, head: Value<'k, u32>, scale: Value<'k, f32>) -> [Value<'k, f32>; 2] {
+    /// Replaces the dot products of a head by `exp(score − max)` and returns maximum and sum, where
+    /// the score is `scale · dot`, capped if there is a cap. A warp executes it. If all scores are
+    /// −∞, the exponentials are 0.
+    fn exponentials(
+        &self,
+        head: Value<'k, u32>,
+        scale: Value<'k, f32>,
+        softcap: Option<Value<'k, f32>>,
+    ) -> [Value<'k, f32>; 2] {
         let (k, count) = (self.k, self.count);
         let first = head * self.split_len;
         let scores = self.scores.at(first);
@@ -319,7 +331,18 @@ impl<'k> Split<'_, 'k> {
             other.map_or(scores.load(j), |other| scores.load(j) + other) * scale
         };
         let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
-        k.range(k.lane(), count, 32, |j| max.update(|max| max.max(score(j))));
+        k.range(k.lane(), count, 32, |j| {
+            let score = score(j);
+            let score = softcap.map_or(score, |cap| {
+                let capped = capped(score, cap);
+                scores.store(j, capped / scale);
+                if let Some(other) = self.other_scores {
+                    other.store(first + j, 0.0);
+                }
+                capped
+            });
+            max.update(|max| max.max(score));
+        });
         let max = k.warp_max(max.get());
         let base = max.eq(f32::NEG_INFINITY).select(0.0, max);
         k.range(k.lane(), count, 32, |j| {

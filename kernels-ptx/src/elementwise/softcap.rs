@@ -15,9 +15,7 @@ use retrograph_ptx::build::{ModuleBuilder, Value};
 use super::kernel::{Elementwise, elementwise_with};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-
-/// The largest |u| for the series: its error is 2⁻²⁶ there, and above it `1 − e` loses one bit.
-const SERIES: f32 = 0.25;
+use crate::primitives::softcap::softcap;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -25,17 +23,6 @@ pub(crate) fn module(target: SmTarget) -> Module {
     let entry =
         elementwise_with(target, name, DType::F32, operands, |[x], [cap]| [softcap(x, cap)]);
     ModuleBuilder::new(target).entry(entry).build()
-}
-
-fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f32> {
-    let u = x / cap;
-    let e = (u.abs() * -2.0).exp();
-    let far = cap * ((-e + 1.0) / (e + 1.0));
-    let square = u * u;
-    let series =
-        square.fma(62.0 / 2835.0, -17.0 / 315.0).fma(square, 2.0 / 15.0).fma(square, -1.0 / 3.0);
-    let near = (x * square).fma(series, x);
-    u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
 }
 
 fn operands<'k>(k: &mut Declarations<'k>) -> (Elementwise<'k, 1, 1>, [Value<'k, f32>; 1]) {

@@ -72,6 +72,8 @@ parameters! {
         eps: f32,
         /// The softmax scale.
         scale: f32,
+        /// The cap of the scores, read by the entries with a cap.
+        softcap: f32,
     }
 }
 
@@ -119,11 +121,12 @@ pub const DECODE_THREADS: u32 = 256;
 pub const DECODE_COMBINE_THREADS: u32 = 128;
 
 /// Attention of one token per sequence over each split of its cache in f32; a block handles up
-/// to [`DECODE_MAX_BLOCK_HEADS`] heads of a group, a split and a sequence.
+/// to [`DECODE_MAX_BLOCK_HEADS`] heads of a group, a split and a sequence. The second entry caps the
+/// scores.
 pub const DECODE_ATTENTION: Signature = Signature {
     image: "decode_attention",
     parameters: DecodeAttentionParameters::<()>::LIST,
-    entries: &["decode_attention"],
+    entries: &["decode_attention", "decode_attention_softcap"],
 };
 
 /// Bytes of dynamic shared memory of a block of [`DECODE_ATTENTION`].
@@ -144,8 +147,10 @@ pub const fn decode_shared_bytes(block_heads: u32, head_dim: u32, split_len: u32
 }
 
 /// [`DECODE_ATTENTION`] over a cache in bf16.
-pub const DECODE_ATTENTION_BF16: Signature =
-    Signature { entries: &["decode_attention_bf16"], ..DECODE_ATTENTION };
+pub const DECODE_ATTENTION_BF16: Signature = Signature {
+    entries: &["decode_attention_bf16", "decode_attention_bf16_softcap"],
+    ..DECODE_ATTENTION
+};
 
 /// Combines the splits; one block per head and sequence.
 pub const DECODE_ATTENTION_COMBINE: Signature = Signature {

@@ -5,6 +5,7 @@
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] combines them. Only
 //! positions in use are read, in f32 or bf16. Everything has the precision of f32.
 
+use retrograph_kernel_abi::Signature;
 use retrograph_kernel_abi::attention as abi;
 
 use super::cache::{KvCacheShape, SPLIT_LEN};
@@ -17,13 +18,13 @@ use crate::{Dispatch, Kernel, KernelError, Launch, Output, Problem, View};
 /// Kernel of [`DecodeAttention`].
 pub static DECODE_ATTENTION: Kernel =
     Kernel::new("decode_attention", &abi::DECODE_ATTENTION, |problem, _| {
-        dispatch(abi::DECODE_ATTENTION.entry(), problem)
+        dispatch(&abi::DECODE_ATTENTION, problem)
     });
 
 /// Kernel of [`DecodeAttention`] over caches in bf16.
 pub static DECODE_ATTENTION_BF16: Kernel =
     Kernel::new("decode_attention_bf16", &abi::DECODE_ATTENTION_BF16, |problem, _| {
-        dispatch(abi::DECODE_ATTENTION_BF16.entry(), problem)
+        dispatch(&abi::DECODE_ATTENTION_BF16, problem)
     });
 
 /// Kernel of [`DecodeAttentionCombine`].
@@ -39,10 +40,12 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
 const BLOCKS_PER_SM: u32 = 6;
 
 /// Blocks of heads, of splits, and sequences.
-fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    let Problem::Decode { head_blocks, split_blocks, batch, shared_bytes } = *problem else {
+fn dispatch(kernel: &Signature, problem: &Problem) -> Option<Dispatch> {
+    let Problem::Decode { head_blocks, split_blocks, batch, shared_bytes, softcap } = *problem
+    else {
         return None;
     };
+    let entry = kernel.entries[usize::from(softcap)];
     Some(Dispatch {
         grid: [head_blocks, split_blocks, batch],
         shared_bytes,
@@ -129,6 +132,9 @@ pub struct DecodeAttention<B> {
     pub window: Option<u32>,
     /// The softmax scale, usually 1/√head_dim.
     pub scale: f32,
+    /// The cap of the scores: with it, a score s is `softcap · tanh(s ÷ softcap)`. Finite and
+    /// positive.
+    pub softcap: Option<f32>,
 }
 
 /// The pointers of a projection.
@@ -151,7 +157,7 @@ impl<B: Copy> DecodeAttention<B> {
     /// # Errors
     /// If a length does not match the shape and the number of sequences, `head_dim` is odd or above
     /// 512, a bf16 cache row is not a multiple of 4 bytes, LoRA matrices or norms do not fit the
-    /// heads, or the window is 0.
+    /// heads, the window is 0, or the cap of the scores is not finite and positive.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
@@ -210,6 +216,7 @@ impl<B: Copy> DecodeAttention<B> {
             lora_scale,
             eps,
             scale,
+            softcap: check_softcap(check, self.softcap)?,
         };
         let kernel = match caches {
             KvCache::F32(_) => &DECODE_ATTENTION,
@@ -218,8 +225,13 @@ impl<B: Copy> DecodeAttention<B> {
         let head_blocks = kv_heads * group_blocks;
         let split_blocks = sizes.split_blocks(head_blocks, split_len);
         let shared_bytes = abi::decode_shared_bytes(block_heads, head_dim, split_len);
-        let problem =
-            Problem::Decode { head_blocks, split_blocks, batch: sizes.batch, shared_bytes };
+        let problem = Problem::Decode {
+            head_blocks,
+            split_blocks,
+            batch: sizes.batch,
+            shared_bytes,
+            softcap: self.softcap.is_some(),
+        };
         Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 
@@ -335,6 +347,13 @@ impl<B: Copy> Splits<B> {
         let batch = check.at_most("the number of sequences", batch, MAX_GRID_YZ)?;
         Ok(Sizes { heads: check.size("heads", heads)?, splits, batch })
     }
+}
+
+/// Returns the cap of the scores for the kernel: 0 for none.
+fn check_softcap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
+    let Some(cap) = softcap else { return Ok(0.0) };
+    check.constant("softcap", cap, cap.is_finite() && cap > 0.0, "finite and more than 0")?;
+    Ok(cap)
 }
 
 /// Returns the window parameter of the kernels. A window includes at least the token itself.

@@ -8,17 +8,22 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::caches;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// As for softmax; the weighted sum adds a rounding for each position.
 pub(crate) const TOLERANCE: f64 = 2e-5;
 
 pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> KvCacheShape {
     KvCacheShape { capacity, heads, kv_heads, head_dim }
+}
+
+/// The scores of dot products.
+pub(crate) fn scaled(scale: f32) -> impl Fn(f64) -> f64 {
+    move |dot| dot * f64::from(scale)
 }
 
 /// Query, keys and values; positions after the newest are NaN.
@@ -99,6 +104,7 @@ impl Case {
             shape,
             window,
             scale,
+            softcap: None,
         };
         device.run(&attention.launch().unwrap());
         device.run(
@@ -114,7 +120,7 @@ impl Case {
         let (seen, capacity) = (self.position + 1, self.shape.capacity);
         let first = self.window.map_or(0, |window| seen.saturating_sub(window as usize));
         let positions = first..seen.min(capacity);
-        decode_attention(&q, &keys, &values, positions, self.shape, self.scale.into())
+        decode_attention(&q, &keys, &values, positions, self.shape, scaled(self.scale))
     }
 
     fn check(&self, what: &str) -> Vec<f32> {
@@ -295,7 +301,7 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
             let (keys, values) = (doubles(&all_k), doubles(&all_v));
             let seen = start + token + 1;
             let first = window.map_or(0, |window| seen.saturating_sub(window as usize));
-            let expected = decode_attention(&q, &keys, &values, first..seen, shape, scale.into());
+            let expected = decode_attention(&q, &keys, &values, first..seen, shape, scaled(scale));
             let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
             tolerance.check(&out[token * row..][..row], &expected, &format!("token {token}"));
         }
@@ -392,6 +398,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         shape,
         window: None,
         scale: 1.0,
+        softcap: None,
     };
     assert!(one.launch().is_ok());
     let odd = floats("stats", 9).slice(1..9);
@@ -411,6 +418,10 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     for (keys, values) in [(2 * 10 * 12 + 12, 2 * 10 * 12 + 12), (2 * 10 * 12, 2 * 9 * 12)] {
         let odd = DecodeAttention { caches: caches(keys, values), ..batch };
         assert!(error(odd.launch()).contains("whole positions of each sequence"));
+    }
+    for cap in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let capped = DecodeAttention { softcap: Some(cap), ..one };
+        assert!(error(capped.launch()).contains("softcap"), "{cap}");
     }
     let none = DecodeAttention { position: View::new("positions", 0), ..one };
     assert!(error(none.launch()).contains("a position for each sequence"));

@@ -8,13 +8,13 @@ use retrograph_kernels::ops::{
     QkNormRope, QkvProjection, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
+use retrograph_test_support::numbers::{Data, Tolerance, all_nan, doubles, filled, same_bits};
 
 use crate::cache::{TOLERANCE, shape};
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::{caches, contents};
 use crate::products::fprop;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 const POSITIONS: usize = 1200;
 const EPS: f32 = 1e-6;
@@ -37,6 +37,7 @@ struct Case {
     gammas: [Option<Vec<f32>>; 2],
     past: [Vec<f32>; 2],
     low_scale: f32,
+    softcap: Option<f32>,
 }
 
 impl Case {
@@ -57,11 +58,21 @@ impl Case {
         let width = kv_heads * head_dim;
         let past = [(); 2].map(|()| {
             let mut past = data.uniform(position.min(capacity) * width, 1.0);
-            past.resize(capacity * width, f32::NAN);
+            past.append(&mut filled(f32::NAN, capacity * width - past.len()));
             if format == Format::Bf16 { rounded(&past) } else { past }
         });
         let gammas = [(); 2].map(|()| Some(data.uniform(head_dim, 2.0)));
-        Self { shape, position, window: None, format, parts, gammas, past, low_scale: 0.5 }
+        Self {
+            shape,
+            position,
+            window: None,
+            format,
+            parts,
+            gammas,
+            past,
+            low_scale: 0.5,
+            softcap: None,
+        }
     }
 
     /// The output and both caches.
@@ -125,23 +136,17 @@ impl Case {
                 cache[place..place + width].copy_from_slice(&doubles(written));
             }
             let before = self.past[0].len().min(place);
-            assert!(found[before..].iter().skip(width).all(|value| value.is_nan()), "{what}");
+            assert!(all_nan(found[before..].get(width..).unwrap_or_default()), "{what}");
         }
         let capacity = (self.position + 1).min(self.shape.capacity);
         let [keys, values] = &expected;
         let start =
             self.window.map_or(0, |window| (self.position + 1).saturating_sub(window as usize));
-        let (seen, scale) = (start..capacity, self.scale().into());
-        let out = decode_attention(&q, keys, values, seen, self.shape, scale);
+        let out = decode_attention(&q, keys, values, start..capacity, self.shape, |dot| {
+            let score = dot * f64::from(self.scale());
+            self.softcap.map(f64::from).map_or(score, |cap| cap * (score / cap).tanh())
+        });
         Tolerance::relative(tolerance / 2.0).absolute(tolerance).check(&found[0], &out, what);
-        if self.format == Format::Bf16 {
-            assert!(
-                found[1]
-                    .iter()
-                    .filter(|v| v.is_finite())
-                    .all(|v| bf16::from_f32(*v).to_f32() == *v)
-            );
-        }
     }
 }
 
@@ -170,11 +175,10 @@ fn run(sequences: &[&Case], data_of: [bool; 3], cache_positions: usize) -> Vec<[
     let width = shape.kv_heads * shape.head_dim;
     let past = [0, 1].map(|at| {
         let of_sequence = |sequence: &&Case| {
-            let mut past = sequence.past[at].clone();
-            past.resize(cache_positions * width, f32::NAN);
-            past
+            let past = &sequence.past[at];
+            [past.clone(), filled(f32::NAN, cache_positions * width - past.len())].concat()
         };
-        sequences.iter().flat_map(of_sequence).collect::<Vec<_>>()
+        sequences.iter().map(of_sequence).collect::<Vec<_>>().concat()
     });
     let caches = caches(&device, first.format, [&past[0], &past[1]], 0);
     let splits = sequences.len() * shape.heads * shape.splits();
@@ -185,9 +189,20 @@ fn run(sequences: &[&Case], data_of: [bool; 3], cache_positions: usize) -> Vec<[
     let rounded = device.upload(&vec![bf16::NAN; out.len()]);
     let positions: Vec<_> = sequences.iter().map(|sequence| sequence.position as u32).collect();
     let position = device.upload(&positions);
-    let (window, scale) = (first.window, first.scale());
-    let attention =
-        DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, window, scale };
+    let Case { window, softcap, .. } = *first;
+    let scale = first.scale();
+    let attention = DecodeAttention {
+        qkv,
+        norm_rope,
+        caches,
+        partials,
+        stats,
+        position,
+        shape,
+        window,
+        scale,
+        softcap,
+    };
     device.run(&attention.launch().unwrap());
     let both = Output::Both(out, rounded);
     let combine = DecodeAttentionCombine { partials, stats, out: both, position, shape, window };
@@ -236,7 +251,7 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
                     let [out, caches @ ..] = found;
                     let caches = caches.map(|cache| {
                         let (cache, rest) = cache.split_at(capacity * width);
-                        assert!(rest.iter().all(|value| value.is_nan()), "{what}");
+                        assert!(all_nan(rest), "{what}");
                         cache.to_vec()
                     });
                     let [keys, values] = caches;
@@ -275,6 +290,32 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
             case.check([true, false, true], "some updates");
             case.gammas = [None, None];
             case.check([false; 3], "without norms and updates");
+        }
+    }
+}
+
+#[test]
+fn scores_with_a_cap_match_the_reference() {
+    let mut data = Data::new("cache softcap");
+    for (sizes, position) in [
+        ([64, 4, 2, 16], 0),
+        ([64, 4, 2, 16], 63),
+        ([130, 6, 2, 6], 129),
+        ([200, 4, 1, 128], 150),
+        ([70, 8, 4, 256], 69),
+        // The cache is full: the token attends to the tokens in it.
+        ([20, 2, 1, 4], 25),
+        ([16_640, 16, 4, 20], 299),
+    ] {
+        for format in [Format::F32, Format::Bf16] {
+            let mut case = Case::new(&mut data, sizes, position, 4, format);
+            // Scores are far below, near and far above the cap.
+            for (cap, size_of_q) in [(50.0, 1.0), (0.7, 1.0), (1.5, 40.0)] {
+                case.softcap = Some(cap);
+                case.parts[0].x.iter_mut().for_each(|q| *q *= size_of_q);
+                case.check([true; 3], &format!("{sizes:?} at {position} {format:?} cap {cap}"));
+                case.window = Some(33);
+            }
         }
     }
 }

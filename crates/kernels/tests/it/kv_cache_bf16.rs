@@ -5,11 +5,11 @@ use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
     CacheScores, CacheSoftmax, CacheValues, DType, KvCache, KvCacheAppend, KvCacheShape, TensorView,
 };
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, from_bf16_bits, same_bits};
 
-use crate::cache::{TOLERANCE, shape};
+use crate::cache::{TOLERANCE, scaled, shape};
 use crate::gemm_case::{Format, rounded, to_bf16};
 use crate::harness::Device;
-use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// Keys and values on the device, each after `shift` other elements.
 pub(crate) fn caches(
@@ -23,10 +23,7 @@ pub(crate) fn caches(
     match format {
         Format::F32 => padded.map(|values| device.upload(&values).slice(range(&values))).into(),
         _ => {
-            let halves = |values: &[f32]| -> Vec<bf16> {
-                values.iter().map(|&value| bf16::from_f32(value)).collect()
-            };
-            let upload = |values: Vec<f32>| device.upload(&halves(&values)).slice(range(&values));
+            let upload = |values: Vec<f32>| device.upload(&to_bf16(&values)).slice(range(&values));
             padded.map(upload).into()
         }
     }
@@ -36,7 +33,7 @@ pub(crate) fn caches(
 pub(crate) fn contents(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
     match cache {
         TensorView::F32(view) => device.download(view),
-        TensorView::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
+        TensorView::Bf16(view) => from_bf16_bits(bytemuck::cast_slice(&device.download(view))),
         other => unreachable!("no cache is stored in {}", other.dtype()),
     }
 }
@@ -112,7 +109,7 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
             let q = doubles(&rounded(&q[token * row..][..row]));
             let [keys, values] = [0, 1].map(|i| doubles(&expected[i]));
             let positions = 0..start + token + 1;
-            let expected = decode_attention(&q, &keys, &values, positions, shape, 0.5);
+            let expected = decode_attention(&q, &keys, &values, positions, shape, scaled(0.5));
             // Probabilities are also rounded to bf16, with a relative error of up to 2⁻⁸, half an
             // ulp. No value is above 1.
             let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);

@@ -4,15 +4,15 @@ use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{DType, KvCacheShape, Output, PrefillAttention, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
 use retrograph_test_support::reference::not_rounded;
 
 use crate::bounds::within;
-use crate::cache::shape;
+use crate::cache::{scaled, shape};
 use crate::fused_attention_case::upload;
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::caches;
-use crate::support::{Data, doubles, same_bits};
 
 /// New tokens and a cache. Keys after the newest are NaN.
 #[derive(Clone)]
@@ -94,9 +94,9 @@ impl Case {
             let q = doubles(&self.q[query * row..][..row]);
             let end = self.start + query + 1;
             let first = self.window.map_or(0, |window| end.saturating_sub(window as usize));
-            let (shape, scale) = (self.shape, self.scale.into());
-            expected.extend(decode_attention(&q, &keys, &values, first..end, shape, scale));
-            let magnitudes = decode_attention(&q, &keys, &absolute, first..end, shape, scale);
+            let (shape, scale) = (self.shape, scaled(self.scale));
+            expected.extend(decode_attention(&q, &keys, &values, first..end, shape, &scale));
+            let magnitudes = decode_attention(&q, &keys, &absolute, first..end, shape, &scale);
             bounds.extend(magnitudes.iter().map(|magnitude| relative * magnitude + 1e-30));
         }
         (expected, bounds)

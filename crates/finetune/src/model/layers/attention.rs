@@ -135,11 +135,6 @@ impl Attention {
         Ok((out, Saved { q, k, v, o, norms, core }))
     }
 
-    /// Whether the attention kernel of one token can compute the block.
-    pub(super) fn can_decode(&self) -> bool {
-        self.core.softcap().is_none()
-    }
-
     /// Appends the attention of the tokens of a prompt, up to the output projection. The control
     /// `count` is the number of rows that are tokens; without it, all rows are tokens.
     pub(super) fn prefill(

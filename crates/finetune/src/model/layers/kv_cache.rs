@@ -117,7 +117,7 @@ impl LayerKv {
         norm_rope: QkNormRope<BufferId>,
         out: Activation,
     ) -> Result<()> {
-        let Self { caches, positions: position, shape, window, scale, .. } = *self;
+        let Self { caches, positions: position, shape, window, scale, softcap, .. } = *self;
         let runs = position.len() * shape.heads * shape.splits();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
@@ -131,6 +131,7 @@ impl LayerKv {
             shape,
             window,
             scale,
+            softcap,
         };
         builder.launch(attention.launch())?;
         let out = out.written();

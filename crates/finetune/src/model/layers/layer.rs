@@ -163,9 +163,6 @@ impl Layer {
         cache: &LayerKv,
         next: TensorView<BufferId>,
     ) -> Result<Residual> {
-        if !self.attention.can_decode() {
-            return self.prefill(builder, x, cache, None);
-        }
         self.enter(builder, "input norm");
         let (input, residual) = self.attention_norm.decode(builder, x, self.attention.dtypes())?;
         let [gate, up] = self.mlp.first_weights();
@@ -184,11 +181,6 @@ impl Layer {
         self.enter(builder, "mlp norm");
         let (input, residual) = self.mlp_norm.decode(builder, x, self.mlp.dtypes())?;
         self.mlp.decode(builder, input, residual, next)
-    }
-
-    /// Whether [`Layer::decode`] can compute the layer for several sequences.
-    pub(in crate::model) fn can_decode_batch(&self) -> bool {
-        self.attention.can_decode()
     }
 
     fn forward_mlp(

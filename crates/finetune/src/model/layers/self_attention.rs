@@ -97,11 +97,6 @@ impl SelfAttention {
         self.shape
     }
 
-    /// The cap of the scores, if they have one.
-    pub(super) fn softcap(&self) -> Option<f32> {
-        self.softcap
-    }
-
     fn is_fused(&self) -> bool {
         self.softcap.is_none() && self.shape.can_be_fused(self.compute)
     }

@@ -9,7 +9,7 @@ use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::InferenceConfig;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     CacheConfig, KvCache, LastToken, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
@@ -99,8 +99,7 @@ impl GenerationPass {
     /// Describes decoding: one token of each sequence, which the previous pass sampled.
     ///
     /// # Errors
-    /// As [`GenerationPass::prefill`], or if there are several sequences and attention scores have
-    /// a cap.
+    /// As [`GenerationPass::prefill`].
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
         let batch = cache.batch;
         let name = if batch == 1 { "next token" } else { "next tokens" };
@@ -113,11 +112,6 @@ impl GenerationPass {
         .into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
-            if batch > 1 && !layer.can_decode_batch() {
-                let rule = "1 for a model whose attention scores have a cap".to_owned();
-                let (field, value) = ("batch", batch.to_string());
-                return Err(Error::InvalidConfig { field, value, rule });
-            }
             let next = model.layers.get(number + 1);
             let next = next.map_or(model.head.weight().value, Layer::first_weight);
             let cache = cache.layer(number, &spec.layers[number]);
@@ -382,12 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn prefill_of_capped_scores_stores_them() {
+    fn only_prefill_stores_capped_scores() {
         let model = ModelConfig { attention_softcap: Some(50.0), ..Preset::Tiny.model() };
         let config = InferenceConfig::frozen(model, Precision::F32);
         let prompt = GenerationPass::prefill(&config, 16, cache(256)).unwrap();
         assert_eq!(count(&prompt.pass, &[&ops::PREFILL_ATTENTION_F32]), 0);
         assert_eq!(count(&prompt.pass, &[&ops::SCORES]), 2);
+        let next = GenerationPass::decode(&config, cache(256)).unwrap();
+        assert_eq!(count(&next.pass, &[&ops::DECODE_ATTENTION]), 2);
     }
 
     #[test]

@@ -1,0 +1,19 @@
+//! Soft-capping: `cap · tanh(x ÷ cap)`.
+
+use retrograph_ptx::build::Value;
+
+/// The largest |u| for the series: its error is 2⁻²⁶ there, and above it `1 − e` loses one bit.
+const SERIES: f32 = 0.25;
+
+/// `cap · tanh(u)` with `u = x ÷ cap`. A series in u if |u| is small, which does not underflow with
+/// u, and otherwise `± cap · (1 − e) ÷ (1 + e)` with `e = exp(−2·|u|)`.
+pub(crate) fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f32> {
+    let u = x / cap;
+    let e = (u.abs() * -2.0).exp();
+    let far = cap * ((-e + 1.0) / (e + 1.0));
+    let square = u * u;
+    let series =
+        square.fma(62.0 / 2835.0, -17.0 / 315.0).fma(square, 2.0 / 15.0).fma(square, -1.0 / 3.0);
+    let near = (x * square).fma(series, x);
+    u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
+}
