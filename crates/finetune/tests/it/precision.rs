@@ -184,7 +184,7 @@ fn fused_products_keep_the_loss_and_the_gradients() {
     ] {
         let run = |fuse_from| {
             let step = StepOptions { fuse_from, ..GradientOwner::External.into() };
-            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+            let options = TrainerOptions { step, ..TrainerOptions::default() };
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
             let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);

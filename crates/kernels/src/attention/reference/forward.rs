@@ -83,7 +83,7 @@ impl Query {
 
 /// The dot product of two vectors of the same length. A loop, like [`add`], because iterators are
 /// several times slower without optimization, as in tests.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (mut sum, mut i) = (0.0, 0);
     while i < a.len() {
         sum += a[i] * b[i];
@@ -93,7 +93,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Adds `factor · from` to a vector of the same length.
-fn add(to: &mut [f64], factor: f64, from: &[f64]) {
+pub(super) fn add(to: &mut [f64], factor: f64, from: &[f64]) {
     let mut i = 0;
     while i < to.len() {
         to[i] += factor * from[i];
