@@ -24,8 +24,8 @@
 //! **f32.** From sm_80 on, each product takes three tf32 products, as in `gemm/mainloop/tf32x3.rs`.
 //! Each 32 elements of K accumulate from zero and are then added in f32.
 //!
-//! **sm_90a.** A head_dim of 64, 96, 128 or, in bf16, 256 has its own entries, see [`wgmma`]. In f32
-//! they read operands split into f16 terms.
+//! **sm_90a.** A head_dim of 64, 96, 128 or, in bf16, 256 has its own entries, see [`wgmma`]. In
+//! f32 they read operands split into f16 terms.
 //!
 //! **Grid.** Each entry handles heads of up to 64, 128 or, in bf16, 256 elements, and pads narrower
 //! ones with zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64

@@ -120,8 +120,8 @@ pub const DECODE_THREADS: u32 = 256;
 /// Threads of a block of [`DECODE_ATTENTION_COMBINE`].
 pub const DECODE_COMBINE_THREADS: u32 = 128;
 
-/// Attention of one token per sequence over each split of its cache in f32; a block handles up
-/// to [`DECODE_MAX_BLOCK_HEADS`] heads of a group, a split and a sequence. The second entry caps the
+/// Attention of one token per sequence over each split of its cache in f32; a block handles up to
+/// [`DECODE_MAX_BLOCK_HEADS`] heads of a group, a split and a sequence. The second entry caps the
 /// scores.
 pub const DECODE_ATTENTION: Signature = Signature {
     image: "decode_attention",

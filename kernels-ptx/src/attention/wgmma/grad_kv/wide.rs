@@ -1,6 +1,6 @@
 //! The gradients of k and v of heads of more than 128 elements: registers hold one gradient of 64
 //! keys, so a block has 64. The first warpgroup computes the probabilities and the gradient of v;
-//! the second one reads these probabilities, and computes the score gradients and the gradient of k.
+//! the second one computes, from these probabilities, the score gradients and the gradient of k.
 
 use std::f32::consts::LOG2_E;
 
@@ -81,7 +81,8 @@ impl<'k> Params<'k> {
 }
 
 /// Probabilities in shared memory. Both warpgroups have the same fragments, so a thread reads what
-/// one thread has written. Of the two buffers, one is written while the other one may still be read.
+/// one thread has written. Of the two buffers, one is written while the other one may still be
+/// read, so one barrier per tile is enough.
 struct SharedProbs<'k> {
     /// The fragments of this thread in the first buffer.
     smem: Shared<'k, f32>,

@@ -1,6 +1,6 @@
 //! The gradient of q of heads of more than 128 elements. Shared memory has three stages besides
-//! the resident tiles: two for keys, which the product at the end of a tile still reads, and one for
-//! values.
+//! the resident tiles: two for keys, which the product at the end of a tile still reads, and one
+//! for values.
 
 use std::f32::consts::LOG2_E;
 
