@@ -69,6 +69,12 @@ impl Check {
         Err(KernelError::Shape { kernel: self.0, rule, found: found.into() })
     }
 
+    /// Checks that a constant is finite and positive.
+    pub(crate) fn positive(self, operand: &'static str, value: f32) -> Result<(), KernelError> {
+        let holds = value.is_finite() && value > 0.0;
+        self.constant(operand, value, holds, "finite and more than 0")
+    }
+
     /// Checks a rule about a constant.
     pub(crate) fn constant(
         self,

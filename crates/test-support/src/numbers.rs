@@ -63,11 +63,6 @@ pub fn all_nan(values: &[f32]) -> bool {
     values.iter().all(|value| value.is_nan())
 }
 
-/// Converts the bits of bf16 to f32.
-pub fn from_bf16_bits(bits: &[u16]) -> Vec<f32> {
-    bits.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect()
-}
-
 /// The allowed difference of a result from its reference: the larger of a relative and an absolute
 /// bound, and at least the smallest normal f32.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,11 @@ pub fn bf16_bits(values: &[f32]) -> Vec<u16> {
     values.iter().map(round).collect()
 }
 
+/// Returns the f32 values of the bits of bf16.
+pub fn from_bf16_bits(bits: &[u16]) -> Vec<f32> {
+    bits.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect()
+}
+
 /// Returns the first index i at which `rounded[i]` is not `exact[i]` rounded to bf16. All NaNs are
 /// equal.
 pub fn not_rounded(exact: &[f32], rounded: &[u16]) -> Option<usize> {

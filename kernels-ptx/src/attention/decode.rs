@@ -96,8 +96,8 @@ impl<'k> Heads<'k> {
     }
 }
 
-/// The entry for caches with elements of type `dtype`, which computes the splits, of scores with a
-/// cap if `has_softcap` is set.
+/// The entry for caches with elements of type `dtype`, which computes the splits. Scores have a cap
+/// if `has_softcap` is set.
 fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);

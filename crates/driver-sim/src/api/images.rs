@@ -120,11 +120,12 @@ pub(super) fn undefined_functions(module: &Module) -> impl Iterator<Item = &str>
     let functions = module.functions.iter().map(|function| &function.code.body);
     let bodies = module.entries.iter().map(|entry| &entry.body).chain(functions);
     // Most modules declare no such function, and need no search through their instructions.
-    let searched = if module.functions.iter().any(missing) { usize::MAX } else { 0 };
-    let called = bodies.take(searched).flatten().filter_map(|statement| match statement {
-        Statement::Instruction(instruction) => Some(instruction),
-        Statement::Label(_) => None,
-    });
+    let any_missing = module.functions.iter().any(missing);
+    let called =
+        bodies.filter(move |_| any_missing).flatten().filter_map(|statement| match statement {
+            Statement::Instruction(instruction) => Some(instruction),
+            Statement::Label(_) => None,
+        });
     let called = called.flat_map(|instruction| &instruction.operands);
     let called = called.filter_map(|operand| match operand {
         Operand::Function(index) => module.functions.get(*index as usize),

@@ -9,6 +9,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
+use retrograph_test_support::numbers::{doubles, same_bits};
 
 use crate::device::device;
 use crate::golden::{distance, weights};
@@ -88,7 +89,7 @@ fn losses_and_gradients_match_padded_examples() {
             assert!((found - loss).abs() <= 1e-6 * loss, "{found} and {loss}");
             for ((name, found), (_, expected)) in trainer.gradients().unwrap().iter().zip(&expected)
             {
-                let expected: Vec<f64> = expected.iter().map(|&x| f64::from(x)).collect();
+                let expected = doubles(expected);
                 let error = distance(found, &expected);
                 assert!(error <= 1e-6, "the gradient of {name} is off by {error:.2e}");
             }
@@ -183,18 +184,13 @@ fn a_document_has_the_bits_of_the_first_of_a_sequence_wherever_its_tiles_begin()
         let (first, second) = losses.split_at(document);
         assert!(first.iter().all(|loss| loss.is_finite() && *loss > 0.0));
         if config.fuses_attention() {
-            same_bits(first, second);
+            same_bits(first, second, "two copies of a document");
         } else {
             // Sums over a whole row of the sequence.
             let pairs = first.iter().zip(second);
             pairs.for_each(|(one, other)| assert!((one - other).abs() < 1e-5, "{one}, {other}"));
         }
     }
-}
-
-fn same_bits(one: &[f32], other: &[f32]) {
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(one), bits(other));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use retrograph_finetune::{
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::TensorView;
+use retrograph_test_support::numbers::doubles;
 
 use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
@@ -148,7 +149,7 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
     for micro_batch in [None, Some(2)] {
         let found = gradients(&large(Mode::Full, Precision::BF16), micro_batch);
         for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-            let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+            let expected = doubles(expected);
             let error = distance(found, &expected);
             // As for losses, but relative to the largest element of one gradient.
             assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
@@ -184,7 +185,7 @@ fn fused_products_keep_the_loss_and_the_gradients() {
     ] {
         let run = |fuse_from| {
             let step = StepOptions { fuse_from, ..GradientOwner::External.into() };
-            let options = TrainerOptions { step, ..TrainerOptions::default() };
+            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
             let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
@@ -198,7 +199,7 @@ fn fused_products_keep_the_loss_and_the_gradients() {
         assert_eq!((separate.0, whole.0), ([0; 3], fused), "{:?}", config.mode);
         assert_eq!(separate.1, whole.1, "{:?}", config.mode);
         for ((name, separate), (_, whole)) in separate.2.iter().zip(&whole.2) {
-            let expected: Vec<f64> = separate.iter().copied().map(f64::from).collect();
+            let expected = doubles(separate);
             let error = distance(whole, &expected);
             assert!(error <= 0.01, "{name} is off by {error:.2e}");
         }
@@ -238,7 +239,7 @@ fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precision
             let found = gradients(&rows(precision), micro_batch);
             assert_eq!(found.len(), expected.len());
             for ((name, found), (_, expected)) in found.iter().zip(&expected) {
-                let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+                let expected = doubles(expected);
                 let error = distance(found, &expected);
                 assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
             }
@@ -287,7 +288,7 @@ fn decoded_nf4_weights_train_with_the_bits_of_the_same_weights_in_bf16() {
         };
         let step = StepOptions { fuse_from, ..StepOptions::default() };
         let losses = |config: &TrainingConfig, values: &mut dyn FnMut(&Parameter) -> _| {
-            let options = TrainerOptions { step, ..TrainerOptions::default() };
+            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
             let mut trainer = trainer(config, options, values);
             for step in 0..2 {
                 trainer.step(&golden::batch(config, step)).unwrap();

@@ -7,9 +7,7 @@
 use retrograph_kernel_abi::attention as abi;
 
 use super::bounds::AttentionBounds;
-use super::fused::{
-    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, term_pointers,
-};
+use super::fused::{by_dtype, check_alignment, check_dtypes, dispatch, optional, term_pointers};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -217,7 +215,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         check_alignment(check, &results)?;
         check_alignment(check, &[Some(lse_delta.into())])?;
         rope.map_or(Ok(()), |rope| rope.check(check, shape, q.dtype()))?;
-        check_scale(check, scale)?;
+        check.positive("scale", scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;

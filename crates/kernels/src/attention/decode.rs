@@ -352,7 +352,7 @@ impl<B: Copy> Splits<B> {
 /// Returns the cap of the scores for the kernel: 0 for none.
 fn check_softcap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
     let Some(cap) = softcap else { return Ok(0.0) };
-    check.constant("softcap", cap, cap.is_finite() && cap > 0.0, "finite and more than 0")?;
+    check.positive("softcap", cap)?;
     Ok(cap)
 }
 

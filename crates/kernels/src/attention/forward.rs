@@ -15,7 +15,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::bounds::AttentionBounds;
-use super::fused::{by_dtype, check_forward, check_scale, dispatch, optional, term_pointers};
+use super::fused::{by_dtype, check_forward, dispatch, optional, term_pointers};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -80,7 +80,8 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         shape.check_tensors(check, [("q", q, query), ("k", k, key_value), ("v", v, key_value)])?;
         let out = out.into();
         check_forward(check, [q, k, v], out)?;
-        check_scale(check, scale)?;
+        // The maximum is taken before scaling.
+        check.positive("scale", scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.lse_len(check)?)?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;

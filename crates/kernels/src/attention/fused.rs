@@ -216,11 +216,6 @@ impl AttentionShape {
     }
 }
 
-/// Checks the softmax scale: positive, because the maximum is taken before scaling.
-pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
-    check.constant("scale", scale, scale.is_finite() && scale > 0.0, "finite and more than 0")
-}
-
 /// Checks alignment: fused kernels access operands in vectors of 16 bytes.
 pub(super) fn check_alignment<B: Copy>(
     check: Check,

@@ -8,7 +8,7 @@ use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_
 
 use super::cache::KvCacheShape;
 use super::decode::check_window;
-use super::fused::{by_dtype, check_forward, check_scale, dispatch};
+use super::fused::{by_dtype, check_forward, dispatch};
 use super::kv_cache_append::KvCache;
 use super::shape::AttentionShape;
 use crate::checks::Check;
@@ -89,7 +89,7 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
         let out = out.into();
         check_forward(check, [q, keys, values], out)?;
         check.length("start", start, 1)?;
-        check_scale(check, scale)?;
+        check.positive("scale", scale)?;
         let (new, cached) = (shape.tokens(queries), shape.tokens(capacity));
         let [_, queries, heads, kv_heads, head_dim] = new.fused_sizes(check, q.dtype())?;
         let positions = check.size("the capacity", capacity)?;

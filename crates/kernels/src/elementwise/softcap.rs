@@ -38,7 +38,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> Softcap<B, O> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let out = self.y.into();
         let (problem, n) = check(&SOFTCAP, &[("x", self.x.into())], &[("y", out)])?;
-        check_cap(&SOFTCAP, self.cap)?;
+        Check(SOFTCAP.name).positive("cap", self.cap)?;
         let (y, y_bf16) = out.pointers();
         let (x, cap) = (Pointer::read(self.x), self.cap);
         let parameters = abi::SoftcapParameters::<ArgumentTypes<B>> { x, y, y_bf16, n, cap };
@@ -68,7 +68,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> SoftcapBackward<B, O> {
         let inputs = [("y", self.y.into()), ("grad_out", self.grad_out.into())];
         let out = self.grad_input.into();
         let (problem, n) = check(&SOFTCAP_BACKWARD, &inputs, &[("grad_input", out)])?;
-        check_cap(&SOFTCAP_BACKWARD, self.cap)?;
+        Check(SOFTCAP_BACKWARD.name).positive("cap", self.cap)?;
         let (grad_input, grad_input_bf16) = out.pointers();
         let parameters = abi::SoftcapBackwardParameters::<ArgumentTypes<B>> {
             y: Pointer::read(self.y),
@@ -80,9 +80,4 @@ impl<B: Copy, O: Into<Output<B>> + Copy> SoftcapBackward<B, O> {
         };
         Ok(Launch { kernel: &SOFTCAP_BACKWARD, problem, arguments: parameters.into_arguments() })
     }
-}
-
-fn check_cap(kernel: &Kernel, cap: f32) -> Result<(), KernelError> {
-    let valid = cap.is_finite() && cap > 0.0;
-    Check(kernel.name).constant("cap", cap, valid, "finite and more than 0")
 }

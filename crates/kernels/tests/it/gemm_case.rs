@@ -8,8 +8,8 @@ use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
-use retrograph_test_support::numbers::{doubles, from_bf16_bits};
-use retrograph_test_support::reference::bf16_bits;
+use retrograph_test_support::numbers::doubles;
+use retrograph_test_support::reference::{bf16_bits, from_bf16_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

@@ -5,7 +5,8 @@ use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
     CacheScores, CacheSoftmax, CacheValues, DType, KvCache, KvCacheAppend, KvCacheShape, TensorView,
 };
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, from_bf16_bits, same_bits};
+use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
+use retrograph_test_support::reference::from_bf16_bits;
 
 use crate::cache::{TOLERANCE, scaled, shape};
 use crate::gemm_case::{Format, rounded, to_bf16};

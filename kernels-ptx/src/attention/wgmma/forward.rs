@@ -32,7 +32,7 @@ use crate::primitives::tma_pipeline::PipelineState;
 /// Keys of a tile of bf16, and the number of stages. With as many keys as a block has queries, only
 /// the last tile crosses the diagonal. Wider heads leave registers and shared memory for 64.
 fn keys_and_stages(config: Config) -> (u32, u32) {
-    if config.head_dim <= 128 { (WGMMA_ROWS, 6) } else { (WGMMA_ROWS / 2, 4) }
+    if config.is_wide() { (WGMMA_ROWS / 2, 4) } else { (WGMMA_ROWS, 6) }
 }
 
 /// The name of the entry.

@@ -92,6 +92,7 @@ struct Params<'k> {
     scale: Value<'k, f32>,
     /// The first key of the block.
     start: Value<'k, u32>,
+    /// Keys of the block.
     keys_of_block: u32,
     /// The key of row 0 of the first warp.
     lane_start: Value<'k, u32>,
