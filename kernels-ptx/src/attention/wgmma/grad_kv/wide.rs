@@ -48,27 +48,26 @@ impl<'k> Params<'k> {
             previous[1].set(grad_out);
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(0);
-            let compute_grad_v = || {
+            k.when(is_first, || {
                 for_each_element(stats, &acc, |score, [lse, _], _| {
                     score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
                 });
                 self.mask(query, QUERIES, &[&acc]);
                 shared_probs.write(&acc);
-                let probs = pack_fragments(config.target, &acc);
-                multiply(k, &probs, smem.streamed_tile(grad_out), &grad);
-                k.barrier();
-            };
-            let compute_grad_k = || {
-                k.barrier();
+            });
+            // Outside of the branches: a barrier is one instruction for all threads of a block.
+            k.barrier();
+            k.when(!is_first, || {
                 let probs = shared_probs.read(acc.len());
                 for_each_element(stats, &acc, |grad, [_, delta], [j, i]| {
                     grad.update(|grad| (grad - delta) * probs[j][i]);
                 });
                 self.mask(query, QUERIES, &[&acc]);
-                let grads = pack_fragments(config.target, &acc);
-                multiply(k, &grads, smem.streamed_tile(q), &grad);
-            };
-            k.when_else(is_first, compute_grad_v, compute_grad_k);
+            });
+            // The probabilities for the gradient of v, the score gradients for the gradient of k.
+            let factors = pack_fragments(config.target, &acc);
+            let multiplied = smem.streamed_tile(is_first.select(grad_out, q));
+            multiply(k, &factors, multiplied, &grad);
             shared_probs.advance();
         });
         k.wgmma_wait_group(0);
