@@ -37,12 +37,12 @@ impl Machine {
         cu!(self, cuLinkAddData_v2(link, kind, data, size, name.as_ptr(), 0, none, nothing))
     }
 
-    /// A linker whose error log goes to `log`.
-    fn link_with_log(&self, log: &mut [u8]) -> CUlinkState {
+    /// A linker whose error log goes to `log`. It reads `values` and writes them later, too.
+    fn link_with_log(&self, log: &mut [u8], values: &mut [*mut c_void; 2]) -> CUlinkState {
         use CUjit_option as O;
-        let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
         let mut options = [O::CU_JIT_ERROR_LOG_BUFFER, O::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        self.link(&mut options, &mut [log.as_mut_ptr().cast(), size])
+        *values = [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(log.len())];
+        self.link(&mut options, values)
     }
 }
 
@@ -66,8 +66,8 @@ fn a_linked_image_is_a_text_of_the_reported_size() {
 #[test]
 fn the_log_of_a_linker_names_the_error_of_an_input() {
     let machine = Machine::new();
-    let mut log = vec![0u8; 400];
-    let link = machine.link_with_log(&mut log);
+    let (mut log, mut values) = (vec![0u8; 400], [std::ptr::null_mut(); 2]);
+    let link = machine.link_with_log(&mut log, &mut values);
     let image = ptx::image("7.0", "sm_80", ".visible .entry bad()\n{\n    no.such.thing %r1;\n}\n");
     assert_eq!(machine.add_text(link, &image), CUresult::CUDA_ERROR_INVALID_PTX);
     let said = CStr::from_bytes_until_nul(&log).expect("a log ends in a zero byte");
@@ -78,8 +78,8 @@ fn the_log_of_a_linker_names_the_error_of_an_input() {
 #[test]
 fn the_log_of_a_linker_names_an_undefined_function_and_its_caller() {
     let machine = Machine::new();
-    let mut log = vec![0u8; 400];
-    let link = machine.link_with_log(&mut log);
+    let (mut log, mut values) = (vec![0u8; 400], [std::ptr::null_mut(); 2]);
+    let link = machine.link_with_log(&mut log, &mut values);
     assert_eq!(machine.add_text(link, &part("7.0", ".visible .entry k() { ret; }\n")), SUCCESS);
     let calls = ".extern .func far();\n.visible .entry e() { call.uni far; ret; }\n";
     let text = part("7.0", calls);
