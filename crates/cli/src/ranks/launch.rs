@@ -69,7 +69,8 @@ fn start(rank: usize, count: usize, coordinator: &Coordinator) -> std::io::Resul
     Ok(Process { rank, child, errors, status: None })
 }
 
-/// Waits until all processes have ended. Kills the remaining ones [`GRACE`] after one has failed.
+/// Waits until all processes have ended. Kills those that are silent, and the remaining ones
+/// [`GRACE`] after one has failed.
 fn watch(processes: &mut [Process], coordinator: &Coordinator, stop: &AtomicBool) {
     let (mut asked, mut failed) = (false, None::<Instant>);
     while processes.iter().any(|process| process.status.is_none()) {
@@ -84,6 +85,9 @@ fn watch(processes: &mut [Process], coordinator: &Coordinator, stop: &AtomicBool
         if stop.load(Ordering::Relaxed) && !asked {
             coordinator.stop();
             asked = true;
+        }
+        for rank in coordinator.silent() {
+            processes[rank].kill();
         }
         if failed.is_some_and(|since| since.elapsed() > GRACE) {
             processes.iter_mut().for_each(Process::kill);

@@ -167,7 +167,8 @@ fn a_silent_process_ends_the_others() {
     let done = launcher.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(errors.contains("rank 1 failed: it sent nothing for 8 s"), "{errors}");
-    assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
+    // It is killed as soon as it has been silent for 8 s; nobody waits for it to end by itself.
+    assert!(since.elapsed() < Duration::from_secs(8) + SOON, "{:?}", since.elapsed());
 }
 
 #[test]

@@ -46,6 +46,8 @@ struct Member {
     stream: TcpStream,
     process: u32,
     left: bool,
+    /// Whether it sent nothing for too long.
+    silent: bool,
 }
 
 impl Coordinator {
@@ -84,6 +86,13 @@ impl Coordinator {
     pub fn missing(&self) -> Vec<usize> {
         let state = self.shared.state();
         (0..self.shared.count).filter(|rank| state.members[*rank].is_none()).collect()
+    }
+
+    /// The ranks that failed because they sent nothing for too long.
+    pub fn silent(&self) -> Vec<usize> {
+        let state = self.shared.state();
+        let silent = |rank: &usize| state.members[*rank].as_ref().is_some_and(|one| one.silent);
+        (0..self.shared.count).filter(silent).collect()
     }
 
     /// Reports to all ranks that `rank` has failed, unless a rank has failed before.
@@ -207,7 +216,8 @@ impl Shared {
                 Ok(None) => return self.lost(rank, "its process ended"),
                 Err(error) if is_silence(error.kind()) => {
                     let seconds = self.options.heartbeat_timeout.as_secs_f32();
-                    return self.lost(rank, &format!("it sent nothing for {seconds} s"));
+                    self.lost(rank, &format!("it sent nothing for {seconds} s"));
+                    return self.fell_silent(rank);
                 }
                 Err(_) => return self.lost(rank, "its process ended"),
             }
@@ -251,7 +261,7 @@ impl Shared {
         if let Some((rank, reason)) = state.failure.clone() {
             let _ = send(&stream, &Message::RankFailed { rank, reason });
         }
-        state.members[rank] = Some(Member { stream, process, left: false });
+        state.members[rank] = Some(Member { stream, process, left: false, silent: false });
         if state.members.iter().all(Option::is_some) {
             state.started = true;
             state.tell(&Message::Start);
@@ -262,6 +272,12 @@ impl Shared {
     fn leave(&self, rank: usize) {
         if let Some(member) = &mut self.state().members[rank] {
             member.left = true;
+        }
+    }
+
+    fn fell_silent(&self, rank: usize) {
+        if let Some(member) = &mut self.state().members[rank] {
+            member.silent = true;
         }
     }
 
