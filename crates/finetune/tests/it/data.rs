@@ -52,23 +52,23 @@ impl Place {
 
     /// The text of an example, with brackets around the tokens that have a loss.
     pub(crate) fn shown(&self, example: &Example) -> String {
+        let tokenizer = self.tokenizer();
         let (mut text, mut inside) = (String::new(), false);
         for (&token, &has_loss) in example.tokens().iter().zip(example.loss_mask()) {
             if has_loss != inside {
                 text.push(if has_loss { '[' } else { ']' });
                 inside = has_loss;
             }
-            text.push_str(&self.written(token));
+            text.push_str(&written(&tokenizer, token));
         }
         text + if inside { "]" } else { "" }
     }
+}
 
-    fn written(&self, token: u32) -> String {
-        let tokenizer = self.tokenizer();
-        let special = CHATML.iter().chain(&LLAMA3);
-        let special = special.copied().find(|text| tokenizer.token_to_id(text) == Some(token));
-        special.map_or_else(|| tokenizer.decode(&[token]), str::to_owned)
-    }
+fn written(tokenizer: &Tokenizer, token: u32) -> String {
+    let special = CHATML.iter().chain(&LLAMA3);
+    let special = special.copied().find(|text| tokenizer.token_to_id(text) == Some(token));
+    special.map_or_else(|| tokenizer.decode(&[token]), str::to_owned)
 }
 
 #[test]
@@ -287,12 +287,12 @@ fn packed_examples_share_sequences_and_start_at_position_0() {
         json!({ "prompt": "too long", "completion": "k" }),
     ];
     let examples = laid_out(&lines, 4, true).unwrap();
-    let place = Place::chatml();
+    let tokenizer = Place::chatml().tokenizer();
     let batch = examples.in_order([6, 4], 0).unwrap().unwrap();
     let shown = |numbers: &[u32]| -> String {
         let shown = |&token: &u32| match token {
             IGNORED_TARGET => "_".to_owned(),
-            token => place.written(token).replace("<|im_end|>", "$").replace("<|pad|>", "."),
+            token => written(&tokenizer, token).replace("<|im_end|>", "$").replace("<|pad|>", "."),
         };
         numbers.iter().map(shown).collect()
     };

@@ -22,19 +22,24 @@ fn options(holdout: f64) -> SplitOptions {
     SplitOptions { lengths: Lengths::new(16, 1), packing: None, holdout, seed: 5 }
 }
 
-/// More lines than one thread takes at a time, so that threads share them.
+/// More bytes of lines than one thread takes at a time, so that threads share them. Most are in a
+/// field that is ignored.
 fn write_data(folder: &Path, form: &str) -> PathBuf {
-    let text = |number: usize| format!("{number} the cat {}", "x y z ".repeat(number * 7 % 151));
-    let line = |number: usize| match (form, number % 3) {
-        ("pairs", _) => json!({ "prompt": text(number), "chosen": "the", "rejected": "cat" }),
-        (_, 0) => json!({ "text": text(number) }),
-        (_, 1) => json!({ "prompt": text(number), "completion": text(number + 1) }),
-        _ => json!({ "messages": [
-            { "role": "user", "content": text(number) },
-            { "role": "assistant", "content": "cat" },
-        ] }),
+    let text = |number: usize| format!("{number} the cat {}", "x y z ".repeat(number * 7 % 29));
+    let line = |number: usize| {
+        let mut line = match (form, number % 3) {
+            ("pairs", _) => json!({ "prompt": text(number), "chosen": "the", "rejected": "cat" }),
+            (_, 0) => json!({ "text": text(number) }),
+            (_, 1) => json!({ "prompt": text(number), "completion": text(number + 1) }),
+            _ => json!({ "messages": [
+                { "role": "user", "content": text(number) },
+                { "role": "assistant", "content": "cat" },
+            ] }),
+        };
+        line["note"] = "-".repeat(800).into();
+        line
     };
-    let lines: Vec<String> = (0..220).map(|number| line(number).to_string()).collect();
+    let lines: Vec<String> = (0..100).map(|number| line(number).to_string()).collect();
     let path = folder.join(form);
     fs::write(&path, lines.join("\n")).unwrap();
     path

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Bytes of a piece: small, so that texts have many pieces.
-const SMALL: usize = 3 << 10;
+const SMALL: usize = 1 << 10;
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const QWEN: &str = concat!(
