@@ -18,7 +18,7 @@ use crate::machine::{Machine, call};
 /// The contents of unwritten memory: a NaN that arithmetic does not produce.
 pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 
-/// Memory of one test on the shared device.
+/// Memory of one test on a device.
 pub(crate) struct Device {
     machine: &'static Machine,
     target: SmTarget,
@@ -29,16 +29,20 @@ pub(crate) struct Device {
 impl Device {
     /// Makes the device current on this thread.
     pub(crate) fn new() -> Self {
-        Self::with_images_for(Machine::get().target)
+        Self::on(Machine::take(), None)
     }
 
     /// The same with images for `target`, which the device must be able to run.
     pub(crate) fn with_images_for(target: SmTarget) -> Self {
-        let machine = Machine::get();
+        Self::on(Machine::take(), Some(target))
+    }
+
+    fn on(machine: &'static Machine, target: Option<SmTarget>) -> Self {
         let mut stream = CUstream::NULL;
-        call!(&machine.table, cuCtxSetCurrent(machine.context));
+        call!(machine.driver, cuCtxSetCurrent(machine.context));
         // 1: CU_STREAM_NON_BLOCKING.
-        call!(&machine.table, cuStreamCreate(&mut stream, 1));
+        call!(machine.driver, cuStreamCreate(&mut stream, 1));
+        let target = target.unwrap_or(machine.target);
         Self { machine, target, stream, allocations: Mutex::default() }
     }
 
@@ -51,14 +55,14 @@ impl Device {
     pub(crate) fn upload<T: Element>(&self, elements: &[T]) -> View<u64, T> {
         let bytes: &[u8] = bytemuck::cast_slice(elements);
         let mut address = 0;
-        call!(&self.machine.table, cuMemAlloc_v2(&mut address, bytes.len().max(4)));
+        call!(self.machine.driver, cuMemAlloc_v2(&mut address, bytes.len().max(4)));
         self.allocations.lock().unwrap().push(address);
         if !bytes.is_empty() {
-            let (source, table) = (bytes.as_ptr().cast::<c_void>(), &self.machine.table);
+            let (source, driver) = (bytes.as_ptr().cast::<c_void>(), &self.machine.driver);
             // On the stream of the launches, because a copy on the legacy stream is not ordered
             // with it.
-            call!(table, cuMemcpyHtoDAsync_v2(address, source, bytes.len(), self.stream));
-            call!(table, cuStreamSynchronize(self.stream));
+            call!(driver, cuMemcpyHtoDAsync_v2(address, source, bytes.len(), self.stream));
+            call!(driver, cuStreamSynchronize(self.stream));
         }
         View::new(address, elements.len())
     }
@@ -84,9 +88,9 @@ impl Device {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
         if !bytes.is_empty() {
             let (to, from) = (bytes.as_mut_ptr().cast::<c_void>(), address(view));
-            let table = &self.machine.table;
-            call!(table, cuMemcpyDtoHAsync_v2(to, from, bytes.len(), self.stream));
-            call!(table, cuStreamSynchronize(self.stream));
+            let driver = &self.machine.driver;
+            call!(driver, cuMemcpyDtoHAsync_v2(to, from, bytes.len(), self.stream));
+            call!(driver, cuStreamSynchronize(self.stream));
         }
         elements
     }
@@ -111,11 +115,11 @@ impl Device {
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let function = self.machine.function(kernel.image, self.target, dispatch.entry);
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
-        let (shared, table) = (dispatch.shared_bytes, &self.machine.table);
+        let (shared, driver) = (dispatch.shared_bytes, &self.machine.driver);
         let parameters = pointers.as_mut_ptr();
         let extra = std::ptr::null_mut();
         call!(
-            table,
+            driver,
             cuLaunchKernel(
                 function,
                 gx,
@@ -130,12 +134,12 @@ impl Device {
                 extra
             )
         );
-        call!(table, cuStreamSynchronize(self.stream));
+        call!(driver, cuStreamSynchronize(self.stream));
     }
 
     /// The bytes of an argument.
     fn value(&self, argument: &Argument<u64>) -> Bytes {
-        argument_bytes::bytes(&self.machine.table, argument, |cells| {
+        argument_bytes::bytes(&self.machine.driver.table, argument, |cells| {
             let cell = |cell: &Cell<u64>| match cell {
                 Cell::Address(buffer) => argument_bytes::address(buffer),
                 Cell::Word(word) => *word,
@@ -156,8 +160,9 @@ impl Drop for Device {
             return;
         }
         for &address in self.allocations.lock().unwrap().iter() {
-            call!(&self.machine.table, cuMemFree_v2(address));
+            call!(self.machine.driver, cuMemFree_v2(address));
         }
-        call!(&self.machine.table, cuStreamDestroy_v2(self.stream));
+        call!(self.machine.driver, cuStreamDestroy_v2(self.stream));
+        self.machine.give_back();
     }
 }

@@ -1,4 +1,4 @@
-//! The device of the process, through its driver functions.
+//! Devices of the process, through their driver functions.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -11,57 +11,82 @@ use retrograph_driver_sys::{
 };
 use retrograph_kernels::{SmTarget, images};
 
-/// The device that all tests of the process share.
+/// A GPU, which all tests of the process share, or a simulated device, which one test uses at a
+/// time: a simulator runs one kernel at a time.
 pub(crate) struct Machine {
-    pub(crate) table: DriverTable,
+    pub(crate) driver: Functions,
     pub(crate) context: CUcontext,
     pub(crate) target: SmTarget,
     modules: Mutex<HashMap<(&'static str, SmTarget), CUmodule>>,
+}
+
+/// The functions of a driver.
+pub(crate) struct Functions {
+    pub(crate) table: DriverTable,
     /// Keeps the simulated machine alive.
     simulator: Option<Simulator>,
 }
 
-static MACHINE: OnceLock<Machine> = OnceLock::new();
-
-/// Panics with the name of the code when a call failed.
-#[track_caller]
-pub(crate) fn check(table: &DriverTable, call: &str, code: CUresult) {
-    if code == CUresult::CUDA_SUCCESS {
-        return;
+impl Functions {
+    /// Panics with the name of the code when a call failed.
+    #[track_caller]
+    pub(crate) fn check(&self, call: &str, code: CUresult) {
+        if code == CUresult::CUDA_SUCCESS {
+            return;
+        }
+        let mut text = std::ptr::null();
+        // SAFETY: the pointer is valid; the returned text is static.
+        let found = unsafe { (self.table.cuGetErrorName)(code, &mut text) };
+        let name = match found {
+            // SAFETY: a successful call gives static text that ends in zero.
+            CUresult::CUDA_SUCCESS => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+            _ => "?".into(),
+        };
+        // The first diagnostic of the simulator is the cause of later ones.
+        let simulator = self.simulator.as_ref();
+        let cause = simulator.and_then(|simulator| simulator.diagnostics().into_iter().next());
+        let cause = cause.map(|it| it.to_string()).unwrap_or_default();
+        panic!("{call} returned {} ({name}) {cause}", code.0);
     }
-    let mut text = std::ptr::null();
-    // SAFETY: the pointer is valid; the returned text is static.
-    let named = unsafe { (table.cuGetErrorName)(code, &mut text) } == CUresult::CUDA_SUCCESS;
-    // SAFETY: a successful call gives static text that ends in zero.
-    let name = if named { unsafe { CStr::from_ptr(text) }.to_string_lossy() } else { "?".into() };
-    // The first diagnostic of the simulator is the cause of later ones.
-    let simulator = MACHINE.get().and_then(|machine| machine.simulator.as_ref());
-    let cause = simulator.and_then(|simulator| simulator.diagnostics().into_iter().next());
-    panic!(
-        "{call} returned {} ({name}) {}",
-        code.0,
-        cause.map(|it| it.to_string()).unwrap_or_default()
-    );
 }
 
-/// Calls a function of the table and checks its code.
+/// Simulated devices that no test uses now, with their modules.
+static IDLE: Mutex<Vec<&'static Machine>> = Mutex::new(Vec::new());
+
+/// Calls a function of a driver and checks its code.
 macro_rules! call {
-    ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
+    ($driver:expr, $function:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: every pointer is valid for the duration of the call, which has completed or
         // copied its operands when it returns; handles are live.
-        let code = unsafe { ($table.$function)($($argument),*) };
-        $crate::machine::check($table, stringify!($function), code)
+        let code = unsafe { ($driver.table.$function)($($argument),*) };
+        $driver.check(stringify!($function), code)
     };
 }
 
 impl Machine {
-    /// The device of this process.
-    pub(crate) fn get() -> &'static Self {
-        MACHINE.get_or_init(Self::start)
+    /// Takes a device for a test: the GPU that the environment selects, or a simulated one.
+    pub(crate) fn take() -> &'static Self {
+        static GPU: OnceLock<Option<Machine>> = OnceLock::new();
+        if let Some(gpu) = GPU.get_or_init(Self::selected) {
+            return gpu;
+        }
+        let idle = IDLE.lock().unwrap_or_else(|poison| poison.into_inner()).pop();
+        idle.unwrap_or_else(|| {
+            let simulator = Simulator::new(Config::default()).expect("a simulated machine");
+            let driver = Functions { table: *simulator.table(), simulator: Some(simulator) };
+            Box::leak(Box::new(Self::open(driver, 0)))
+        })
     }
 
-    /// The device that the environment selects.
-    fn start() -> Self {
+    /// Gives a device back that [`Machine::take`] returned.
+    pub(crate) fn give_back(&'static self) {
+        if self.driver.simulator.is_some() {
+            IDLE.lock().unwrap_or_else(|poison| poison.into_inner()).push(self);
+        }
+    }
+
+    /// The GPU that the environment selects, if it does.
+    fn selected() -> Option<Self> {
         let required = std::env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1");
         let wish = std::env::var("RETROGRAPH_DEVICE");
         let wish = wish.unwrap_or_else(|_| if required { "auto" } else { "sim" }.to_owned());
@@ -73,11 +98,7 @@ impl Machine {
                 None => panic!("RETROGRAPH_DEVICE is {other}, not sim, auto or cuda:N"),
             },
         };
-        gpu.unwrap_or_else(|why| {
-            assert!(!required, "a GPU is required, but there is none: {why}");
-            let simulator = Simulator::new(Config::default()).expect("a simulated machine");
-            Self::open(*simulator.table(), 0, Some(simulator))
-        })
+        gpu.inspect_err(|why| assert!(!required, "a GPU is required, but there is none: {why}")).ok()
     }
 
     fn gpu(index: i32) -> Result<Self, String> {
@@ -88,31 +109,31 @@ impl Machine {
         if codes != [CUresult::CUDA_SUCCESS; 2] || index >= count {
             return Err(format!("{count} devices, {codes:?}"));
         }
-        Ok(Self::open(table, index, None))
+        Ok(Self::open(Functions { table, simulator: None }, index))
     }
 
     #[expect(clippy::print_stdout, reason = "a test names its device")]
-    fn open(table: DriverTable, index: i32, simulator: Option<Simulator>) -> Self {
+    fn open(driver: Functions, index: i32) -> Self {
         let (mut device, mut context, mut name) = (0, CUcontext::NULL, [0; 128]);
         let (mut major, mut minor) = (0, 0);
-        call!(&table, cuInit(0));
-        call!(&table, cuDeviceGet(&mut device, index));
-        call!(&table, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device));
+        call!(driver, cuInit(0));
+        call!(driver, cuDeviceGet(&mut device, index));
+        call!(driver, cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device));
         let [of_major, of_minor] = [
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         ];
-        call!(&table, cuDeviceGetAttribute(&mut major, of_major, device));
-        call!(&table, cuDeviceGetAttribute(&mut minor, of_minor, device));
-        call!(&table, cuDevicePrimaryCtxRetain(&mut context, device));
+        call!(driver, cuDeviceGetAttribute(&mut major, of_major, device));
+        call!(driver, cuDeviceGetAttribute(&mut minor, of_minor, device));
+        call!(driver, cuDevicePrimaryCtxRetain(&mut context, device));
         // SAFETY: the call terminated the name with a NUL.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let target = SmTarget::for_device(major as u32, minor as u32).expect("a known device");
         println!("device: {name}, compute capability {major}.{minor}, images for {target}");
-        Self { table, context, target, modules: Mutex::default(), simulator }
+        Self { driver, context, target, modules: Mutex::default() }
     }
 
-    /// The entry point, from a module for `target` that is loaded once per process.
+    /// The entry point, from a module for `target` that is loaded once per device.
     pub(crate) fn function(
         &self,
         image: &'static str,
@@ -123,15 +144,15 @@ impl Machine {
         let module = *modules.entry((image, target)).or_insert_with(|| {
             let ptx = images::ptx(image, target).expect("an image for every kernel");
             let (text, mut module) = (CString::new(ptx).unwrap(), CUmodule::NULL);
-            call!(&self.table, cuModuleLoadData(&mut module, text.as_ptr().cast()));
+            call!(self.driver, cuModuleLoadData(&mut module, text.as_ptr().cast()));
             module
         });
         let (name, mut function) = (CString::new(entry).unwrap(), CUfunction::NULL);
-        call!(&self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        call!(self.driver, cuModuleGetFunction(&mut function, module, name.as_ptr()));
         let shared = images::dynamic_shared(entry, target) as i32;
         if shared > 0 {
             let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            call!(&self.table, cuFuncSetAttribute(function, limit, shared));
+            call!(self.driver, cuFuncSetAttribute(function, limit, shared));
         }
         function
     }
