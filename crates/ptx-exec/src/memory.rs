@@ -16,7 +16,6 @@
 //! on hardware, a kernel whose blocks race reads torn or stale values; avoiding races is up to the
 //! kernel.
 
-use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -29,7 +28,7 @@ mod snapshot;
 
 use heap::Heap;
 pub use region::fill_host;
-use region::{Region, poison_fresh};
+use region::{HostBytes, Region, poison_fresh};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Span;
 
@@ -218,22 +217,17 @@ impl Memory {
         if bytes > free {
             return Err(MemoryError::OutOfMemory { requested: bytes, free, total });
         }
-        let size = bytes.checked_next_multiple_of(ALIGNMENT);
-        let size = size.and_then(|size| usize::try_from(size).ok());
-        let layout = size.and_then(|size| Layout::from_size_align(size, ALIGNMENT as usize).ok());
-        let layout = layout.ok_or(MemoryError::InvalidSize { bytes })?;
+        let layout = HostBytes::layout(bytes).ok_or(MemoryError::InvalidSize { bytes })?;
         if let Some(address) = base
             && overlaps(&state, address, bytes)
         {
             return Err(MemoryError::Overlap { address, bytes });
         }
-        // SAFETY: the layout has a size above zero.
-        let host = unsafe { alloc_zeroed(layout) };
         // The host may have less memory than the simulated device.
         let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
-        let host = NonNull::new(host).ok_or(lacking)?;
+        let owned = HostBytes::zeroed(layout).ok_or(lacking)?;
         let base = base.unwrap_or_else(|| advance(&mut state, bytes));
-        let region = Region { base, bytes, host, layout: Some(layout) };
+        let region = Region { base, bytes, host: owned.aligned(), owned: Some(owned) };
         poison_fresh(&region);
         state.used += bytes;
         insert(&mut state, region);
@@ -255,7 +249,7 @@ impl Memory {
         if overlaps(&state, base, bytes) {
             return Err(MemoryError::Overlap { address: base, bytes });
         }
-        insert(&mut state, Region { base, bytes, host, layout: None });
+        insert(&mut state, Region { base, bytes, host, owned: None });
         Ok(base)
     }
 
@@ -266,7 +260,7 @@ impl Memory {
         let index = state.table.binary_search_by_key(&address, |region| region.base);
         let index = index.map_err(|_| MemoryError::NotAnAllocation { address })?;
         let region = Arc::make_mut(&mut state.table).remove(index);
-        if region.layout.is_some() {
+        if region.owned.is_some() {
             state.used -= region.bytes;
         }
         Ok(region.bytes)

@@ -11,9 +11,10 @@ use super::instance::{Input, Instance, Role};
 pub(super) fn inputs(instance: &Instance) -> Vec<u64> {
     let mut random = Random::new(&instance.name);
     let mut words = Vec::with_capacity(instance.cases * instance.sources.len());
+    let sources: Vec<Source<'_>> = instance.sources.iter().map(Source::new).collect();
     for case in 0..instance.cases {
-        for (at, source) in instance.sources.iter().enumerate() {
-            words.push(value(source, case, at, instance.sources.len(), &mut random));
+        for (at, source) in sources.iter().enumerate() {
+            words.push(source.value(case, [at, sources.len()], &mut random));
         }
     }
     words
@@ -49,25 +50,38 @@ impl Random {
     }
 }
 
-/// The value of a source. Instructions with one source get every edge value; others get pairs of
-/// edge values in random order.
-fn value(source: &Input, case: usize, at: usize, count: usize, random: &mut Random) -> u64 {
-    match source.role {
-        Role::Count => COUNTS[random.below(COUNTS.len())],
-        Role::Exact => exact(source.of, random),
-        Role::Value => {
-            let edges = edges(source.of);
-            if count == 1 && case < edges.len() {
-                return edges[case];
-            }
-            // The first cases of several sources pair equal edges.
-            if case < edges.len() / 2 && at > 0 && case.is_multiple_of(2) {
-                return edges[(case + at) % edges.len()];
-            }
-            match random.below(8) {
-                0..=4 => edges[random.below(edges.len())],
-                5 => moderate(source.of, random),
-                _ => truncated(source.of, random.next()),
+/// A source of an instruction.
+struct Source<'a> {
+    input: &'a Input,
+    /// The edge values of its type.
+    edges: Vec<u64>,
+}
+
+impl<'a> Source<'a> {
+    fn new(input: &'a Input) -> Self {
+        Self { input, edges: edges(input.of) }
+    }
+
+    /// The value for a case, of the source `at` of `count`. Instructions with one source get every
+    /// edge value; others get pairs of edge values in random order.
+    fn value(&self, case: usize, [at, count]: [usize; 2], random: &mut Random) -> u64 {
+        let (of, edges) = (self.input.of, &self.edges);
+        match self.input.role {
+            Role::Count => COUNTS[random.below(COUNTS.len())],
+            Role::Exact => exact(of, random),
+            Role::Value => {
+                if count == 1 && case < edges.len() {
+                    return edges[case];
+                }
+                // The first cases of several sources pair equal edges.
+                if case < edges.len() / 2 && at > 0 && case.is_multiple_of(2) {
+                    return edges[(case + at) % edges.len()];
+                }
+                match random.below(8) {
+                    0..=4 => edges[random.below(edges.len())],
+                    5 => moderate(of, random),
+                    _ => truncated(of, random.next()),
+                }
             }
         }
     }

@@ -163,7 +163,7 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
 fn fused_products_keep_the_loss_and_the_gradients() {
     let lora = |targets| {
         let lora = LoraConfig { targets, ..LoraConfig::new(8, 12.0) };
-        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), Precision::BF16) };
+        let mut config = TrainingConfig { batch: 16, ..large(Mode::Lora(lora), Precision::BF16) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
@@ -219,7 +219,7 @@ fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
 
 fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precisions: &[Precision]) {
     let rows = |precision| {
-        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
+        let mut config = TrainingConfig { batch: 16, ..large(Mode::Lora(lora), precision) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
@@ -235,7 +235,7 @@ fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precision
                 gradients(&dequantized, None)
             }
         };
-        for micro_batch in [None, Some(16)] {
+        for micro_batch in [None, Some(8)] {
             let found = gradients(&rows(precision), micro_batch);
             assert_eq!(found.len(), expected.len());
             for ((name, found), (_, expected)) in found.iter().zip(&expected) {
@@ -403,7 +403,7 @@ fn seeds_and_texts_train_in_every_precision() {
 #[test]
 fn a_run_takes_the_bytes_of_its_types() {
     let config = |precision| TrainingConfig {
-        model: Preset::Qwen25OneAndHalf.model(),
+        model: ModelConfig { layers: 2, ..Preset::Qwen25OneAndHalf.model() },
         ..TrainingConfig { precision, ..models::config(LORA, 1) }
     };
     let bytes = |precision| {

@@ -98,7 +98,8 @@ impl Machine {
                 None => panic!("RETROGRAPH_DEVICE is {other}, not sim, auto or cuda:N"),
             },
         };
-        gpu.inspect_err(|why| assert!(!required, "a GPU is required, but there is none: {why}")).ok()
+        gpu.inspect_err(|why| assert!(!required, "a GPU is required, but there is none: {why}"))
+            .ok()
     }
 
     fn gpu(index: i32) -> Result<Self, String> {

@@ -67,6 +67,22 @@ fn large_allocations_are_poisoned_at_both_ends() {
     }
 }
 
+/// Other tests of this process use little memory at the same time.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_host_commits_large_allocations_on_first_access() {
+    let resident_pages = || -> u64 {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let memory = Memory::new(1 << 40);
+    let (before, bytes) = (resident_pages(), 4 << 30);
+    let base = memory.alloc(bytes).unwrap();
+    memory.write(base + bytes / 2, &[1]).unwrap();
+    let pages = resident_pages().saturating_sub(before);
+    assert!(pages * 4096 < bytes / 4, "{pages} pages");
+}
+
 #[test]
 fn fill_and_copy_are_checked() {
     let memory = Memory::new(1 << 20);
