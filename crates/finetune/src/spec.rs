@@ -128,7 +128,7 @@ impl AttentionSpec {
     pub(crate) fn has_fused_prefill(&self, cache: DType) -> bool {
         let Self { heads, kv_heads, head_dim, softcap, .. } = *self;
         let shape = KvCacheShape { capacity: 0, heads, kv_heads, head_dim };
-        softcap.is_none() && shape.can_prefill_fused(cache)
+        shape.can_prefill_fused(cache) && (softcap.is_none() || cache == DType::Bf16)
     }
 }
 

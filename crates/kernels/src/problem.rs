@@ -111,7 +111,7 @@ pub struct RowsProblem {
 }
 
 /// Attention without stored probabilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AttentionProblem {
     /// Batch × heads.
     pub planes: u32,
@@ -123,6 +123,8 @@ pub struct AttentionProblem {
     pub tensor_maps: bool,
     /// Whether the first token has a position that the device reads, which may be inside a tile.
     pub starts_in_tile: bool,
+    /// Whether scores have a cap.
+    pub softcap: bool,
 }
 
 /// Accessors for kernels that support one kind of problem.
@@ -202,10 +204,15 @@ impl Problem {
     }
 
     fn push_triples(problems: &mut Vec<Self>, [a, b, c]: [u32; 3]) {
-        for tensor_maps in [false, true] {
-            let (planes, seq, head_dim, starts_in_tile) = (a, b, c, tensor_maps);
-            let problem = AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile };
-            problems.push(Self::Attention(problem));
+        for (tensor_maps, softcap) in [(false, false), (false, true), (true, false), (true, true)] {
+            problems.push(Self::Attention(AttentionProblem {
+                planes: a,
+                seq: b,
+                head_dim: c,
+                tensor_maps,
+                starts_in_tile: tensor_maps,
+                softcap,
+            }));
         }
         for matrix in LoraMatrix::ALL {
             problems.push(Self::LoraShrink { rows: a, ranks: b, splits: c, matrix });

@@ -1,7 +1,7 @@
 //! Configurations of the fused attention kernels.
 
 use retrograph_kernel_abi::attention::{FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention};
-use retrograph_kernel_abi::{DType, Signature};
+use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
@@ -14,13 +14,17 @@ pub(super) enum Pass {
     Sequences,
     /// New tokens of one sequence over its KV cache.
     Prefill,
+    /// The same with capped scores.
+    CappedPrefill,
 }
 
 impl Pass {
-    pub(super) fn signature(self, family: &FlashAttention) -> &Signature {
+    /// The name of entry `index` of those without a cap, or its counterpart.
+    pub(super) fn entry(self, family: &FlashAttention, index: usize) -> &'static str {
         match self {
-            Self::Sequences => &family.forward,
-            Self::Prefill => &family.prefill,
+            Self::Sequences => family.forward.entries[index],
+            Self::Prefill => family.prefill.entries[index],
+            Self::CappedPrefill => family.prefill.entries[family.first_capped_entry() + index],
         }
     }
 }
@@ -42,6 +46,14 @@ impl Config {
     pub(super) fn all(target: SmTarget, dtype: DType) -> impl Iterator<Item = Self> {
         let entries = family(dtype).max_head_dims.iter().enumerate();
         entries.map(move |(entry, &max_head_dim)| Self { target, dtype, max_head_dim, entry })
+    }
+
+    /// The variants of the forward pass.
+    pub(super) fn passes(self) -> &'static [Pass] {
+        match self.dtype {
+            DType::F32 => &[Pass::Sequences, Pass::Prefill],
+            _ => &[Pass::Sequences, Pass::Prefill, Pass::CappedPrefill],
+        }
     }
 
     /// The kernels for operands of this type.

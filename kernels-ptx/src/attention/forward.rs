@@ -15,13 +15,14 @@ use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
 use super::row_bounds::{Masked, RowBounds};
+use super::score_scale::ScoreScale;
 use crate::primitives::mma::acc_row;
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 
 /// The name of the entry.
 pub(super) fn name(config: Config, pass: Pass) -> &'static str {
-    pass.signature(config.family()).entries[config.entry]
+    pass.entry(config.family(), config.entry)
 }
 
 /// The tiles of queries, keys and values, and their total words.
@@ -36,7 +37,7 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
         k.min_blocks(if config.has_dynamic_smem() { 2 } else { 3 });
         let params = match pass {
             Pass::Sequences => Params::declare(k, config),
-            Pass::Prefill => Params::declare_prefill(k, config),
+            Pass::Prefill | Pass::CappedPrefill => Params::declare_prefill(k, config, pass),
         };
         let Params { q, keys, values, row: first_row, start, head_dim, bounds, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
@@ -56,13 +57,14 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
 
         let warp = WarpMma::new(k, config, smem, params.head_dim);
         let out = acc_row(k, config.max_head_dim);
-        let softmax = OnlineSoftmax::new(k, params.scale);
+        let softmax = OnlineSoftmax::new(k, params.scale.softmax);
         let end = (start + config.block_rows()).min(params.key_end);
         k.range(first_key, end, TILE_ROWS, |key| {
             let next = tile_load(values, key, v_tile);
             loader.fetch(next);
             let scores = acc_row(k, TILE_ROWS);
             warp.multiply_transposed([q_tile, k_tile], &scores);
+            params.scale.apply(&scores);
             let crosses_diagonal = (key + (TILE_ROWS - 1)).gt(start);
             k.when(crosses_diagonal, || {
                 apply_causal_mask(k, [start, key], true, &scores, f32::NEG_INFINITY);
@@ -103,7 +105,7 @@ struct Params<'k> {
     out: ResultRows<'k>,
     lse: Option<Ptr<'k, f32>>,
     head_dim: Value<'k, u32>,
-    scale: Value<'k, f32>,
+    scale: ScoreScale<'k>,
     /// The first row of q of the block.
     row: Value<'k, u32>,
     /// The position of its query.
@@ -145,7 +147,7 @@ impl<'k> Params<'k> {
             },
             lse: Some(lse.at(k.ctaid_x().mul_wide(seq))),
             head_dim,
-            scale,
+            scale: ScoreScale::uncapped(scale),
             row: start,
             start,
             key_end: seq,
@@ -153,11 +155,11 @@ impl<'k> Params<'k> {
         }
     }
 
-    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
+    fn declare_prefill(k: &Kernel<'k>, config: Config, pass: Pass) -> Self {
         let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
         let FlashPrefillParameters { q, keys, values, out, out_bf16, start, .. } = parameters;
         let FlashPrefillParameters { queries, positions, window, heads, .. } = parameters;
-        let FlashPrefillParameters { kv_heads, head_dim, scale, .. } = parameters;
+        let FlashPrefillParameters { kv_heads, head_dim, scale, softcap, .. } = parameters;
         k.return_if(queries.eq(0));
         let head = k.ctaid_x();
         let kv_head = head / (heads / kv_heads);
@@ -184,7 +186,7 @@ impl<'k> Params<'k> {
             },
             lse: None,
             head_dim,
-            scale,
+            scale: ScoreScale::new(k, pass, scale, softcap),
             row,
             start: first + row,
             key_end: (first + queries).min(positions),

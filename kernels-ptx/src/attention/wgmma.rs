@@ -122,7 +122,7 @@ impl Config {
     /// The variants of the forward pass. A KV cache is not split.
     pub(super) fn passes(self) -> &'static [Pass] {
         match self.operands {
-            Operands::Bf16 => &[Pass::Sequences, Pass::Prefill],
+            Operands::Bf16 => &[Pass::Sequences, Pass::Prefill, Pass::CappedPrefill],
             Operands::Split => &[Pass::Sequences],
         }
     }

@@ -1,5 +1,7 @@
 //! Soft-capping: `cap · tanh(x ÷ cap)`.
 
+use std::f32::consts::LOG2_E;
+
 use retrograph_ptx::build::Value;
 
 /// The largest |u| for the series: its error is 2⁻²⁶ there, and above it `1 − e` loses one bit.
@@ -11,9 +13,21 @@ pub(crate) fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f
     let u = x / cap;
     let e = (u.abs() * -2.0).exp();
     let far = cap * ((-e + 1.0) / (e + 1.0));
-    let square = u * u;
+    let near = series(x, u * u);
+    u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
+}
+
+/// `tanh(u)`, with a relative error of about 2⁻²¹. A series in u if |u| is small, and otherwise
+/// `1 − 2 ÷ (1 + exp(2·u))`, which needs no sign and no division.
+pub(crate) fn tanh(u: Value<'_, f32>) -> Value<'_, f32> {
+    let e = (u * (2.0 * LOG2_E)).exp2_ftz();
+    let far = (e + 1.0).rcp_approx().fma(-2.0, 1.0);
+    u.abs().lt(SERIES).select(series(u, u * u), far)
+}
+
+/// `x · tanh(u) ÷ u`, with the square of u.
+fn series<'k>(x: Value<'k, f32>, square: Value<'k, f32>) -> Value<'k, f32> {
     let series =
         square.fma(62.0 / 2835.0, -17.0 / 315.0).fma(square, 2.0 / 15.0).fma(square, -1.0 / 3.0);
-    let near = (x * square).fma(series, x);
-    u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
+    (x * square).fma(series, x)
 }

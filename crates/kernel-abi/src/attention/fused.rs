@@ -85,6 +85,8 @@ parameters! {
         head_dim: u32,
         /// The softmax scale.
         scale: f32,
+        /// The cap of the scores, for entries that have one.
+        softcap: f32,
         /// The map of q, for entries that copy by TMA.
         q_map: tensor_map,
         /// The map of the keys, for entries that copy by TMA.
@@ -222,7 +224,8 @@ pub struct FlashAttention {
     pub wgmma_head_dims: &'static [u32],
     /// The forward pass.
     pub forward: Signature,
-    /// Attention of new tokens over a KV cache; in f32 without `wgmma` entries.
+    /// Attention of new tokens over a KV cache; in f32 without `wgmma` entries. In bf16, the same
+    /// entries for capped scores follow, see [`Self::first_capped_entry`].
     pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
@@ -239,6 +242,11 @@ impl FlashAttention {
     pub const fn block_rows(&self, max_head_dim: u32, has_tensor_cores: bool) -> u32 {
         let wide = matches!(self.dtype, DType::F32) || max_head_dim > 128;
         if wide && !has_tensor_cores { 32 } else { 64 }
+    }
+
+    /// The index of the first entry of [`Self::prefill`] in bf16 for capped scores.
+    pub const fn first_capped_entry(&self) -> usize {
+        self.max_head_dims.len() + self.wgmma_head_dims.len()
     }
 
     /// Keys of a block of the `wgmma` entry of [`Self::grad_kv`] for heads of `head_dim` elements.
@@ -258,7 +266,24 @@ macro_rules! entries {
     (F32 prefill, $($part:literal),*) => {
         &[concat!($($part),*, "_hd64"), concat!($($part),*, "_hd128")]
     };
-    (Bf16 prefill, $($part:literal),*) => { entries!(Bf16, $($part),*) };
+    (Bf16 prefill, $($part:literal),*) => {
+        &[
+            concat!($($part),*, "_hd64"),
+            concat!($($part),*, "_hd128"),
+            concat!($($part),*, "_hd256"),
+            concat!($($part),*, "_wgmma_hd64"),
+            concat!($($part),*, "_wgmma_hd96"),
+            concat!($($part),*, "_wgmma_hd128"),
+            concat!($($part),*, "_wgmma_hd256"),
+            concat!($($part),*, "_softcap_hd64"),
+            concat!($($part),*, "_softcap_hd128"),
+            concat!($($part),*, "_softcap_hd256"),
+            concat!($($part),*, "_softcap_wgmma_hd64"),
+            concat!($($part),*, "_softcap_wgmma_hd96"),
+            concat!($($part),*, "_softcap_wgmma_hd128"),
+            concat!($($part),*, "_softcap_wgmma_hd256"),
+        ]
+    };
     (F32, $($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),

@@ -273,7 +273,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         };
         let arguments = parameters.into_arguments();
         let problem =
-            AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile: false };
+            AttentionProblem { planes, seq, head_dim, tensor_maps, ..AttentionProblem::default() };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

@@ -350,7 +350,7 @@ impl<B: Copy> Splits<B> {
 }
 
 /// Returns the cap of the scores for the kernel: 0 for none.
-fn check_softcap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
+pub(super) fn check_softcap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
     let Some(cap) = softcap else { return Ok(0.0) };
     check.positive("softcap", cap)?;
     Ok(cap)

@@ -120,7 +120,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         let arguments = parameters.into_arguments();
         let planes = batch * heads;
         let problem =
-            AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile: false };
+            AttentionProblem { planes, seq, head_dim, tensor_maps, ..AttentionProblem::default() };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

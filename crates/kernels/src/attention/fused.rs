@@ -28,16 +28,17 @@ pub(super) fn dispatch(
     kernel: &Signature,
 ) -> Option<Dispatch> {
     let problem = problem.attention()?;
-    let AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile } = problem;
+    let AttentionProblem { planes, seq, head_dim, tensor_maps, starts_in_tile, softcap } = problem;
     let features = target.features();
     let (by_width, max_head_dim) =
         (0..).zip(family.max_head_dims).find(|(_, max)| head_dim <= **max)?;
     // Whether blocks have keys instead of queries.
     let has_keys = kernel.entries == family.grad_kv.entries;
+    let first = if softcap { family.first_capped_entry() } else { 0 };
     let wgmma_width = family.wgmma_head_dims.iter().position(|width| *width == head_dim);
     let wgmma_entry = wgmma_width
         .filter(|_| tensor_maps && features.wgmma && features.tma)
-        .and_then(|index| kernel.entries.get(family.max_head_dims.len() + index));
+        .and_then(|index| kernel.entries.get(first + family.max_head_dims.len() + index));
     let (entry, rows, threads, extra) = match wgmma_entry {
         // Blocks have aligned positions, so unaligned tokens may reach into one more.
         Some(entry) => {
@@ -47,7 +48,7 @@ pub(super) fn dispatch(
         None => {
             let has_tensor_cores = features.bf16_mma && features.cp_async;
             let rows = family.block_rows(*max_head_dim, has_tensor_cores);
-            (kernel.entries[by_width], rows, rows * 2, 0)
+            (*kernel.entries.get(first + by_width)?, rows, rows * 2, 0)
         }
     };
     let separates =

@@ -7,7 +7,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::cache::KvCacheShape;
-use super::decode::check_window;
+use super::decode::{check_softcap, check_window};
 use super::fused::{by_dtype, check_forward, dispatch};
 use super::kv_cache_append::KvCache;
 use super::shape::AttentionShape;
@@ -32,7 +32,8 @@ pub static PREFILL_ATTENTION_F32: Kernel =
     });
 
 /// `out = softmax(scale · q·kᵀ)·v` of consecutive tokens of a sequence, each over the positions of
-/// the cache up to its own. Their keys and values are already in the cache.
+/// the cache up to its own. Their keys and values are already in the cache. Scores may have a cap,
+/// as in [`DecodeAttention`](crate::attention::DecodeAttention).
 ///
 /// The products are computed in the type of the cache, f32 or bf16; q has the same type. Queries
 /// past the capacity have no defined result.
@@ -54,11 +55,15 @@ pub struct PrefillAttention<B, O = View<B, f32>> {
     pub shape: KvCacheShape,
     /// The softmax scale, usually 1/√head_dim; finite and positive.
     pub scale: f32,
+    /// The cap of the scores: with it, a score s is `softcap · tanh(s ÷ softcap)`. Finite and
+    /// positive; only over a cache in bf16.
+    pub softcap: Option<f32>,
 }
 
 impl KvCacheShape {
     /// Whether [`PrefillAttention`] supports this head_dim for a cache in `dtype`, f32 or bf16:
-    /// whole vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16.
+    /// whole vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16. Capped scores need
+    /// bf16.
     pub fn can_prefill_fused(self, dtype: DType) -> bool {
         self.tokens(self.capacity).can_be_fused(dtype)
     }
@@ -75,10 +80,10 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
     ///
     /// # Errors
     /// If q and the caches are not of one type, a length does not match the shape, a view is not
-    /// aligned to 16 bytes, head_dim is not supported, a size is too large, the window is 0, or
-    /// `scale` is not positive and finite.
+    /// aligned to 16 bytes, head_dim is not supported, a size is too large, the window is 0,
+    /// `scale` or `softcap` is not positive and finite, or `softcap` is given for a cache in f32.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { q, caches, out, start, queries, window, shape, scale } = self;
+        let Self { q, caches, out, start, queries, window, shape, scale, softcap } = self;
         let kernel = by_dtype(q.dtype(), [&PREFILL_ATTENTION_F32, &PREFILL_ATTENTION_BF16])?;
         let check = Check(kernel.name);
         let [keys, values] = caches.views();
@@ -90,6 +95,11 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
         check_forward(check, [q, keys, values], out)?;
         check.length("start", start, 1)?;
         check.positive("scale", scale)?;
+        if softcap.is_some() && q.dtype() != DType::Bf16 {
+            let (compute, dtype) = (DType::Bf16, q.dtype());
+            let help = "capped scores need q and a cache in bf16";
+            return Err(KernelError::UnsupportedDType { kernel: check.0, compute, dtype, help });
+        }
         let (new, cached) = (shape.tokens(queries), shape.tokens(capacity));
         let [_, queries, heads, kv_heads, head_dim] = new.fused_sizes(check, q.dtype())?;
         let positions = check.size("the capacity", capacity)?;
@@ -101,6 +111,7 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
             head_dim,
             tensor_maps: q_map.is_some() && k_map.is_some(),
             starts_in_tile: true,
+            softcap: softcap.is_some(),
         };
         let (out, out_bf16) = out.pointers();
         let parameters = abi::FlashPrefillParameters::<ArgumentTypes<B>> {
@@ -117,6 +128,7 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
             kv_heads,
             head_dim,
             scale,
+            softcap: check_softcap(check, softcap)?,
             q_map,
             k_map,
             v_map,

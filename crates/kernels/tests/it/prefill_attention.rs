@@ -4,6 +4,7 @@ use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{DType, KvCacheShape, Output, PrefillAttention, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
+use retrograph_test_support::model::cap;
 use retrograph_test_support::numbers::{Data, doubles, same_bits};
 use retrograph_test_support::reference::not_rounded;
 
@@ -23,6 +24,7 @@ struct Case {
     queries: usize,
     window: Option<u32>,
     scale: f32,
+    softcap: Option<f32>,
     q: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
@@ -47,7 +49,7 @@ impl Case {
         let end = (start + queries).min(capacity) * width;
         keys[end..].fill(f32::NAN);
         let scale = 1.0 / (head_dim as f32).sqrt();
-        Self { format, shape, start, queries, window: None, scale, q, keys, values }
+        Self { format, shape, start, queries, window: None, scale, softcap: None, q, keys, values }
     }
 
     /// Queries before the capacity.
@@ -57,7 +59,7 @@ impl Case {
 
     /// Returns the output of the queries before the capacity.
     fn run(&self) -> Vec<f32> {
-        let Self { format, shape, queries, window, scale, .. } = *self;
+        let Self { format, shape, queries, window, scale, softcap, .. } = *self;
         let device = Device::new();
         let dtype = if format == Format::Bf16 { DType::Bf16 } else { DType::F32 };
         let out = device.unwritten(self.q.len());
@@ -71,6 +73,7 @@ impl Case {
             window,
             shape,
             scale,
+            softcap,
         };
         device.run(&attention.launch().unwrap());
         let (mut exact, halves) = (device.download(out), device.download(out_bf16));
@@ -95,8 +98,9 @@ impl Case {
             let end = self.start + query + 1;
             let first = self.window.map_or(0, |window| end.saturating_sub(window as usize));
             let (shape, scale) = (self.shape, scaled(self.scale));
-            expected.extend(decode_attention(&q, &keys, &values, first..end, shape, &scale));
-            let magnitudes = decode_attention(&q, &keys, &absolute, first..end, shape, &scale);
+            let score = |dot| cap(scale(dot), self.softcap.map(f64::from));
+            expected.extend(decode_attention(&q, &keys, &values, first..end, shape, score));
+            let magnitudes = decode_attention(&q, &keys, &absolute, first..end, shape, score);
             bounds.extend(magnitudes.iter().map(|magnitude| relative * magnitude + 1e-30));
         }
         (expected, bounds)
@@ -165,6 +169,40 @@ fn a_window_hides_earlier_positions() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn scores_with_a_cap_match_the_reference() {
+    let mut data = Data::new("prefill attention cap");
+    for (sizes, tokens) in [
+        ([40, 4, 2, 8], [7, 16]),
+        ([300, 2, 1, 64], [1, 130]),
+        ([150, 3, 1, 96], [129, 7]),
+        ([260, 2, 2, 128], [100, 150]),
+        ([70, 1, 1, 120], [5, 60]),
+        ([150, 2, 1, 256], [70, 80]),
+        ([70, 3, 3, 136], [5, 60]),
+    ] {
+        let plain = Case::new(&mut data, Format::Bf16, sizes, tokens);
+        let capped = |cap| Case { softcap: Some(cap), ..plain.clone() };
+        // Scores of up to a few units, in the series and beyond it, and then of hundreds.
+        let bent = capped(0.5).check("bent");
+        assert_ne!(bent, plain.run(), "the cap has no effect");
+        capped(50.0).check("nearly linear");
+        Case { scale: 30.0, ..capped(50.0) }.check("saturated");
+        Case { window: Some(33), ..capped(2.0) }.check("in a window");
+        // The smallest cap makes all scores equal, the largest one changes none.
+        capped(f32::MIN_POSITIVE).check("none left");
+        capped(f32::MAX).check("all left");
+        let mut special = capped(2.0);
+        let [position, width] = [tokens[0] + 2, sizes[2] * sizes[3]];
+        special.keys[position * width] = f32::NAN;
+        let found = special.run();
+        let row = sizes[1] * sizes[3];
+        let of_first_head = |query: usize| &found[query * row..][..sizes[3]];
+        assert!(of_first_head(2).iter().all(|x| x.is_nan()), "NaN is lost");
+        assert!(of_first_head(1).iter().all(|x| x.is_finite()), "NaN is later");
     }
 }
 
@@ -243,6 +281,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         window: None,
         shape,
         scale: 1.0,
+        softcap: None,
     };
     assert!(attention.launch().is_ok());
     let error = |launch: Result<Launch<&str>, KernelError>| launch.unwrap_err().to_string();
@@ -259,6 +298,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     assert!(error(odd.launch()).contains("multiples of 16 bytes"));
     let infinite = PrefillAttention { scale: f32::INFINITY, ..attention };
     assert!(infinite.launch().is_err());
+    let capped = PrefillAttention { softcap: Some(2.0), ..attention };
+    assert!(error(capped.launch()).contains("capped scores need q and a cache in bf16"));
     let blind = PrefillAttention { window: Some(0), ..attention };
     assert!(error(blind.launch()).contains("at least one position"));
     let empty = PrefillAttention {
@@ -274,6 +315,11 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         ..attention
     };
     assert!(in_bf16.launch().is_ok());
+    assert!(PrefillAttention { softcap: Some(2.0), ..in_bf16 }.launch().is_ok());
+    for softcap in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let launch = PrefillAttention { softcap: Some(softcap), ..in_bf16 }.launch();
+        assert!(error(launch).contains("softcap"), "{softcap}");
+    }
     assert!(shape.can_prefill_fused(DType::Bf16));
     for (head_dim, in_f32, in_bf16) in [
         (4, true, false),

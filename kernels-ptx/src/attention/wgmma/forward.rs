@@ -24,6 +24,7 @@ use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::row_bounds::{Masked, RowBounds};
+use crate::attention::score_scale::ScoreScale;
 use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
@@ -37,7 +38,7 @@ fn keys_and_stages(config: Config) -> (u32, u32) {
 
 /// The name of the entry.
 pub(super) fn name(config: Config, pass: Pass) -> &'static str {
-    pass.signature(config.family()).entries[config.entry]
+    pass.entry(config.family(), config.entry)
 }
 
 /// Queries are resident.
@@ -61,7 +62,7 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
         bound_block(k);
         let params = match pass {
             Pass::Sequences => Params::declare(k, config),
-            Pass::Prefill => Params::declare_prefill(k, config),
+            Pass::Prefill | Pass::CappedPrefill => Params::declare_prefill(k, config, pass),
         };
         k.return_if(params.start.ge(params.key_end));
         let smem = smem_layout(config).declare(k);
@@ -82,7 +83,7 @@ struct Params<'k> {
     lse: Option<Ptr<'k, f32>>,
     /// The scales of split q, keys and values; `None` for bf16.
     scales: Option<[RowScales<'k>; 3]>,
-    scale: Value<'k, f32>,
+    scale: ScoreScale<'k>,
     /// The first row of q of the block. In prefill, the rows of the first block may start before 0.
     row: Value<'k, u32>,
     /// The position of its query, a multiple of the rows of a block.
@@ -122,7 +123,7 @@ impl<'k> Params<'k> {
             scales: (config.operands == Operands::Split).then(|| {
                 [q_scales, k_scales, v_scales].map(|scales| RowScales::new(scales, [sequence, seq]))
             }),
-            scale,
+            scale: ScoreScale::uncapped(scale),
             row: start,
             start,
             key_end: seq,
@@ -130,11 +131,11 @@ impl<'k> Params<'k> {
         }
     }
 
-    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
+    fn declare_prefill(k: &Kernel<'k>, config: Config, pass: Pass) -> Self {
         let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
         let FlashPrefillParameters { out, out_bf16, start, queries, positions, .. } = parameters;
         let FlashPrefillParameters { window, heads, kv_heads, head_dim, .. } = parameters;
-        let FlashPrefillParameters { scale, q_map, k_map, v_map, .. } = parameters;
+        let FlashPrefillParameters { scale, softcap, q_map, k_map, v_map, .. } = parameters;
         k.return_if(queries.eq(0));
         let head = k.ctaid_x();
         let kv_head = head / (heads / kv_heads);
@@ -157,7 +158,7 @@ impl<'k> Params<'k> {
             },
             lse: None,
             scales: None,
-            scale,
+            scale: ScoreScale::new(k, pass, scale, softcap),
             row: start - first,
             start,
             key_end: (first + queries).min(positions),
@@ -186,7 +187,7 @@ impl<'k> Params<'k> {
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, keys_of_tile));
-        let softmax = OnlineSoftmax::new(k, self.scale);
+        let softmax = OnlineSoftmax::new(k, self.scale.softmax);
         let ping_pong = PingPong { kernel: *k, warpgroup };
 
         let [queries] = smem.wait_resident(warpgroup);
@@ -203,6 +204,7 @@ impl<'k> Params<'k> {
             apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
         };
         k.range(first, last, 1, |tile| {
+            self.scale.apply(&scores);
             if several_cross {
                 k.when(tile.ge(diagonal), || mask_causal(tile));
             }
@@ -222,6 +224,7 @@ impl<'k> Params<'k> {
             let next = tile + smem.pairs();
             k.when(smem.copies & next.le(last), || self.copy(smem, next * keys_of_tile));
         });
+        self.scale.apply(&scores);
         if several_cross {
             mask_causal(last);
         } else {

@@ -160,7 +160,7 @@ impl LayerKv {
         compute: DType,
         dtypes: Dtypes,
     ) -> Result<Activation> {
-        let Self { caches, shape, window, scale, .. } = *self;
+        let Self { caches, shape, window, scale, softcap, .. } = *self;
         let NewTokens { operands: Operands { q, k, v }, rows: queries, count } = new;
         let start = self.positions.slice(0..1);
         let view = |tensor: Activation| match self.fused {
@@ -177,8 +177,17 @@ impl LayerKv {
         let q = q.narrowest();
         let out = Activation::transient(builder, "out", q.len(), dtypes);
         let written = out.written();
-        let attention =
-            PrefillAttention { q, caches, out: written, start, queries, window, shape, scale };
+        let attention = PrefillAttention {
+            q,
+            caches,
+            out: written,
+            start,
+            queries,
+            window,
+            shape,
+            scale,
+            softcap,
+        };
         builder.launch(attention.launch())?;
         Ok(out)
     }
