@@ -1,6 +1,7 @@
 """Times causal bf16 attention with grouped queries, forward and backward, by cuDNN and by PyTorch's FlashAttention.
 
-Prints one JSON line per size, pass and backend.
+With `--softcap`, scores have a cap, and the variants are FlexAttention and products around a softmax, both compiled.
+Prints one JSON line per size, pass and variant.
 """
 
 import statistics
@@ -16,6 +17,7 @@ def parse():
     made = parser(__doc__)
     help_text = "batch x sequence x heads x key heads x head size, separated by commas"
     made.add_argument("--sizes", type=list_of(sizes(5)), required=True, help=help_text)
+    made.add_argument("--softcap", type=float, help="cap of the scores")
     return made.parse_args()
 
 
@@ -31,7 +33,53 @@ def times(torch, run, samples):
     return [time / BATCH for time in timed(replay, samples + 2)[2:]]
 
 
-def passes(torch, size):
+def by_sdpa(torch, backend):
+    """Returns a function that makes the attention of a size by a backend of PyTorch."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attention(q, k, v, enable_gqa):
+        with sdpa_kernel([getattr(SDPBackend, backend)]):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=enable_gqa)
+
+    return lambda seq: attention
+
+
+def by_flex(torch, cap):
+    """The same with capped scores by FlexAttention."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def capped(score, batch, head, query, key):
+        return cap * torch.tanh(score / cap)
+
+    def make(seq):
+        mask = create_block_mask(lambda batch, head, query, key: query >= key, None, None, seq, seq)
+        compiled = torch.compile(flex_attention, dynamic=False)
+        return lambda q, k, v, enable_gqa: compiled(
+            q, k, v, score_mod=capped, block_mask=mask, enable_gqa=enable_gqa
+        )
+
+    return make
+
+
+def by_products(torch, cap):
+    """The same by products around a softmax, as in transformers."""
+
+    def make(seq):
+        later = torch.ones(seq, seq, device="cuda", dtype=torch.bool).triu(1)
+
+        def attention(q, k, v, enable_gqa):
+            group = q.shape[1] // k.shape[1]
+            k, v = (tensor.repeat_interleave(group, 1) for tensor in (k, v))
+            scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
+            scores = (cap * torch.tanh(scores / cap)).masked_fill(later, float("-inf"))
+            return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+
+        return torch.compile(attention, dynamic=False)
+
+    return make
+
+
+def passes(torch, size, make_attention):
     """Returns the forward pass, and both passes, on tensors of `[batch, sequence, heads, head size]`."""
     batch, seq, heads, kv_heads, head_dim = size
 
@@ -40,18 +88,18 @@ def passes(torch, size):
         return values.bfloat16().transpose(1, 2)
 
     q, k, v = (make(count).requires_grad_() for count in (heads, kv_heads, kv_heads))
-    attention, grad = torch.nn.functional.scaled_dot_product_attention, make(heads)
+    attention, grad = make_attention(seq), make(heads)
 
     def forward():
-        return attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
+        return attention(q, k, v, enable_gqa=heads != kv_heads)
 
     # A graph has a backward pass only with its forward pass.
     return forward, lambda: torch.autograd.grad(forward(), (q, k, v), grad)
 
 
-def measure(torch, size, samples):
+def measure(torch, size, samples, make_attention):
     """Returns the times of the forward pass, and of the backward pass as the difference of both."""
-    forward, both = (times(torch, run, samples) for run in passes(torch, size))
+    forward, both = (times(torch, run, samples) for run in passes(torch, size, make_attention))
     median = statistics.median(forward)
     return {"forward": summary(forward), "backward": summary([time - median for time in both])}
 
@@ -59,16 +107,18 @@ def measure(torch, size, samples):
 def main():
     arguments = parse()
     torch = require_torch(arguments)
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
+    if arguments.softcap is None:
+        variants = {name: by_sdpa(torch, backend) for name, backend in BACKENDS.items()}
+    else:
+        variants = {"flex": by_flex(torch, arguments.softcap), "compiled": by_products(torch, arguments.softcap)}
     about = machine()
     for size in arguments.sizes:
-        for variant, backend in BACKENDS.items():
+        for variant, make_attention in variants.items():
+            torch._dynamo.reset()
             try:
-                with sdpa_kernel([getattr(SDPBackend, backend)]):
-                    found = measure(torch, size, arguments.samples)
-            except RuntimeError as error:
-                why = {"error": str(error).splitlines()[0][:300]}
+                found = measure(torch, size, arguments.samples, make_attention)
+            except Exception as error:
+                why = {"error": f"{type(error).__name__}: {error}"[:300]}
                 found = {"forward": why, "backward": why}
             for name, results in found.items():
                 names = {"kind": "attention", "variant": variant, "size": size, "pass": name}

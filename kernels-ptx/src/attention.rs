@@ -72,22 +72,22 @@ const TILE_ROWS: u32 = 32;
 
 /// Builds the image of the forward pass in bf16.
 pub(crate) fn forward_bf16(target: SmTarget) -> Module {
-    forward_image(target, DType::Bf16, &[Pass::Sequences])
+    forward_image(target, DType::Bf16, Pass::Sequences)
 }
 
 /// Builds the image of the forward pass in f32.
 pub(crate) fn forward_f32(target: SmTarget) -> Module {
-    forward_image(target, DType::F32, &[Pass::Sequences])
+    forward_image(target, DType::F32, Pass::Sequences)
 }
 
 /// Builds the image of prefill in bf16.
 pub(crate) fn prefill_bf16(target: SmTarget) -> Module {
-    forward_image(target, DType::Bf16, &[Pass::Prefill, Pass::CappedPrefill])
+    forward_image(target, DType::Bf16, Pass::Prefill)
 }
 
 /// Builds the image of prefill in f32.
 pub(crate) fn prefill_f32(target: SmTarget) -> Module {
-    forward_image(target, DType::F32, &[Pass::Prefill])
+    forward_image(target, DType::F32, Pass::Prefill)
 }
 
 /// Builds the image of the backward pass in bf16.
@@ -100,13 +100,12 @@ pub(crate) fn backward_f32(target: SmTarget) -> Module {
     backward_image(target, DType::F32)
 }
 
-fn forward_image(target: SmTarget, dtype: DType, passes: &[Pass]) -> Module {
-    let entries = passes.iter().flat_map(|&pass| {
-        let portable = Config::all(target, dtype).map(move |config| forward::entry(config, pass));
-        let wgmma = wgmma::Config::all(target, dtype).into_iter();
-        let wgmma = wgmma.filter(move |config| config.passes().contains(&pass));
-        portable.chain(wgmma.map(move |config| wgmma::forward::entry(config, pass)))
-    });
+fn forward_image(target: SmTarget, dtype: DType, pass: Pass) -> Module {
+    let portable = Config::all(target, dtype).map(|config| forward::entry(config, pass));
+    let wgmma = wgmma::Config::all(target, dtype).into_iter();
+    let wgmma = wgmma.filter(|config| config.passes().contains(&pass));
+    let wgmma = wgmma.map(|config| wgmma::forward::entry(config, pass));
+    let entries = portable.into_iter().chain(wgmma);
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
@@ -128,12 +127,13 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
 pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
     let configs = [DType::F32, DType::Bf16].into_iter().flat_map(move |it| Config::all(target, it));
     let portable = configs.filter(|config| config.has_dynamic_smem()).flat_map(|config| {
-        let bytes = forward::smem_tiles(config).1 * 4;
-        let forward =
-            config.passes().iter().map(move |pass| (forward::name(config, *pass), bytes));
-        let bytes = backward::smem_tiles(config).1 * 4;
-        let backward = [Side::Queries, Side::Keys];
-        forward.chain(backward.map(|side| (backward::name(config, side), bytes)))
+        let forward = forward::smem_tiles(config).1 * 4;
+        [
+            (forward::name(config, Pass::Sequences), forward),
+            (forward::name(config, Pass::Prefill), forward),
+            (backward::name(config, Side::Queries), backward::smem_tiles(config).1 * 4),
+            (backward::name(config, Side::Keys), backward::smem_tiles(config).1 * 4),
+        ]
     });
     portable.chain(wgmma::dynamic_shared(target))
 }

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! attention_speed [--samples N] [--splits N] [--documents N] [--dtype DTYPE] [--sizes SIZES]
-//!     [--simulate] OUT.jsonl
+//!     [--softcap CAP] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x sequence x heads x
 //! key heads x head_dim. `--splits` is the number of splits of a group's heads for the gradients of
 //! keys and values, a divisor of the group size; the default is the number that a training step
-//! uses. `--documents` bounds attention by documents of that many tokens, at least 2.
+//! uses. `--documents` bounds attention by documents of that many tokens, at least 2. `--softcap`
+//! caps scores in bf16.
 //!
 //! `--simulate` runs small shapes on the simulated driver: a functional test without meaningful
 //! times. A time is the median over samples; a sample is a graph of several launches with the same
@@ -48,6 +49,7 @@ struct Attention {
     shape: AttentionShape,
     splits: usize,
     scale: f32,
+    softcap: Option<f32>,
     /// q, k, v and the gradient of the output.
     inputs: [F32; 4],
     /// The same in bf16.
@@ -73,12 +75,13 @@ struct Choice {
     splits: Option<usize>,
     /// Tokens of a document.
     documents: Option<usize>,
+    softcap: Option<f32>,
 }
 
 impl Attention {
     fn new(
         device: &Device,
-        Choice { compute, splits, documents }: Choice,
+        Choice { compute, splits, documents, softcap }: Choice,
         [batch, seq, heads, kv_heads, head_dim]: [usize; 5],
     ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
@@ -124,6 +127,7 @@ impl Attention {
             shape,
             splits,
             scale,
+            softcap,
             inputs,
             rounded,
             terms,
@@ -173,19 +177,20 @@ impl Attention {
 
     /// The forward pass. In bf16, a training step writes the output only in bf16.
     fn forward(&self, out: Output<u64>) -> Launches {
-        let &Self { shape, scale, lse, bounds, .. } = self;
+        let &Self { shape, scale, softcap, lse, bounds, .. } = self;
         let [q, k, v, _] = self.operands();
         let terms = self.terms.map(|[q, k, v, _]| [q, k, v]);
         let mut launches = self.split(3)?;
         let attention =
-            FusedAttention { q, k, v, out, lse, split_f16: terms, bounds, shape, scale };
+            FusedAttention { q, k, v, out, lse, split_f16: terms, bounds, shape, scale, softcap };
         launches.push(attention.launch()?);
         Ok(launches)
     }
 
     /// The backward pass. A training step splits all operands again.
     fn backward(&self, out: TensorView<u64>) -> Launches {
-        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, terms, .. } = self;
+        let &Self { shape, scale, softcap, lse, lse_delta, grad_q, splits, bounds, terms, .. } =
+            self;
         let [q, k, v, grad_out] = self.operands();
         let inputs = AttentionBackwardInputs {
             q,
@@ -197,6 +202,7 @@ impl Attention {
             bounds,
             shape,
             scale,
+            softcap,
         };
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = self.split(4)?;
@@ -244,7 +250,8 @@ impl Attention {
         };
         let [q, k, v, grad_out] = self.inputs.map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
-        let attention = CausalAttention { shape, scale, first_keys: self.first_keys.as_deref() };
+        let (softcap, first_keys) = (self.softcap.map(f64::from), self.first_keys.as_deref());
+        let attention = CausalAttention { shape, scale, softcap, first_keys };
         let expected = attention.forward([&q, &k, &v]);
         let grads = attention.backward([&q, &k, &v], &grad_out);
         let len = k.len();
@@ -302,6 +309,7 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
     let (mut dtypes, mut only, mut documents) = (DTYPES.to_vec(), None, None);
+    let mut softcap = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -319,6 +327,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 dtypes.retain(|dtype| dtype.name() == name);
             }
             "--sizes" => only = Some(parse_sizes(&arguments.next().ok_or("--sizes: a list")?)?),
+            "--softcap" => {
+                softcap = Some(arguments.next().ok_or("--softcap needs a number")?.parse()?);
+                dtypes.retain(|dtype| *dtype == DType::Bf16);
+            }
             "--simulate" => simulate = true,
             flag if flag.starts_with("--") => return Err(format!("no option {flag}").into()),
             _ => path = Some(argument),
@@ -338,8 +350,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (checked, only.unwrap_or_else(|| of_1_5b.into_iter().chain(others).collect()))
     };
     for compute in dtypes {
-        let choice = Choice { compute, splits, documents };
-        for &sizes in &checked {
+        let choice = Choice { compute, splits, documents, softcap };
+        let wide = (compute == DType::Bf16 && !simulate).then_some([1, 130, 4, 2, 256]);
+        for &sizes in checked.iter().chain(&wide) {
             Attention::new(&device, choice, sizes).verify(&device)?;
         }
         for &sizes in &timed {

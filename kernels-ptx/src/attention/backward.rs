@@ -21,6 +21,7 @@ use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
 use super::row_bounds::{Masked, RowBounds};
 use super::score_grads::ScoreGrads;
+use super::score_scale::ScoreScale;
 use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
@@ -187,7 +188,8 @@ pub(super) struct Params<'k> {
     grads: [ResultRows<'k>; 2],
     seq: Value<'k, u32>,
     head_dim: Value<'k, u32>,
-    pub(super) scale: Value<'k, f32>,
+    scale: Value<'k, f32>,
+    pub(super) score_scale: ScoreScale<'k>,
     /// First row of the block.
     pub(super) start: Value<'k, u32>,
     /// The first keys of queries, or the ends of the queries of keys.
@@ -202,7 +204,8 @@ impl<'k> Params<'k> {
         let FlashBackwardParameters { q, keys, values, grad_out, lse_delta, grads, .. } =
             parameters;
         let FlashBackwardParameters { batch, seq, heads, kv_heads, head_dim, .. } = parameters;
-        let FlashBackwardParameters { splits, scale, row_bounds, grads_bf16, .. } = parameters;
+        let FlashBackwardParameters { splits, scale, softcap, row_bounds, .. } = parameters;
+        let FlashBackwardParameters { grads_bf16, .. } = parameters;
         let (x, y, group) = (k.ctaid_x(), k.ctaid_y(), heads / kv_heads);
         let (sequence, head, kv_head, split) = match side {
             Side::Queries => {
@@ -267,6 +270,7 @@ impl<'k> Params<'k> {
             seq,
             head_dim,
             scale,
+            score_scale: ScoreScale::new(config.capped, scale, softcap),
             start,
             bounds,
             heads,

@@ -1,7 +1,9 @@
 //! Configurations of the fused attention kernels.
 
+use std::iter;
+
 use retrograph_kernel_abi::attention::{FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention};
-use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::{DType, Signature};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
@@ -14,19 +16,21 @@ pub(super) enum Pass {
     Sequences,
     /// New tokens of one sequence over its KV cache.
     Prefill,
-    /// The same with capped scores.
-    CappedPrefill,
 }
 
 impl Pass {
-    /// The name of entry `index` of those without a cap, or its counterpart.
-    pub(super) fn entry(self, family: &FlashAttention, index: usize) -> &'static str {
+    pub(super) fn signature(self, family: &FlashAttention) -> &Signature {
         match self {
-            Self::Sequences => family.forward.entries[index],
-            Self::Prefill => family.prefill.entries[index],
-            Self::CappedPrefill => family.prefill.entries[family.first_capped_entry() + index],
+            Self::Sequences => &family.forward,
+            Self::Prefill => &family.prefill,
         }
     }
+}
+
+/// Whether there is a cap of scores, with the index of the first entry of each.
+pub(super) fn caps(family: &FlashAttention) -> impl Iterator<Item = (bool, usize)> {
+    let capped = (family.dtype == DType::Bf16).then_some((true, family.first_capped_entry()));
+    iter::once((false, 0)).chain(capped)
 }
 
 /// The configuration of an entry.
@@ -37,23 +41,26 @@ pub(super) struct Config {
     pub(super) dtype: DType,
     /// Maximum head dimension; narrower heads are padded with zeros.
     pub(super) max_head_dim: u32,
-    /// Index of the entry for that head dimension in its kernel.
+    /// Whether scores have a cap.
+    pub(super) capped: bool,
+    /// Index of the entry in its kernel.
     pub(super) entry: usize,
 }
 
 impl Config {
-    /// One configuration per maximum head dimension.
+    /// One configuration per maximum head dimension, without and with a cap of scores.
     pub(super) fn all(target: SmTarget, dtype: DType) -> impl Iterator<Item = Self> {
-        let entries = family(dtype).max_head_dims.iter().enumerate();
-        entries.map(move |(entry, &max_head_dim)| Self { target, dtype, max_head_dim, entry })
-    }
-
-    /// The variants of the forward pass.
-    pub(super) fn passes(self) -> &'static [Pass] {
-        match self.dtype {
-            DType::F32 => &[Pass::Sequences, Pass::Prefill],
-            _ => &[Pass::Sequences, Pass::Prefill, Pass::CappedPrefill],
-        }
+        let family = family(dtype);
+        caps(family).flat_map(move |(capped, first)| {
+            let entries = (first..).zip(family.max_head_dims);
+            entries.map(move |(entry, &max_head_dim)| Self {
+                target,
+                dtype,
+                max_head_dim,
+                capped,
+                entry,
+            })
+        })
     }
 
     /// The kernels for operands of this type.

@@ -22,7 +22,7 @@ use crate::primitives::parameters::Declarations;
 
 /// The name of the entry.
 pub(super) fn name(config: Config, pass: Pass) -> &'static str {
-    pass.entry(config.family(), config.entry)
+    pass.signature(config.family()).entries[config.entry]
 }
 
 /// The tiles of queries, keys and values, and their total words.
@@ -37,7 +37,7 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
         k.min_blocks(if config.has_dynamic_smem() { 2 } else { 3 });
         let params = match pass {
             Pass::Sequences => Params::declare(k, config),
-            Pass::Prefill | Pass::CappedPrefill => Params::declare_prefill(k, config, pass),
+            Pass::Prefill => Params::declare_prefill(k, config),
         };
         let Params { q, keys, values, row: first_row, start, head_dim, bounds, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
@@ -57,14 +57,14 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
 
         let warp = WarpMma::new(k, config, smem, params.head_dim);
         let out = acc_row(k, config.max_head_dim);
-        let softmax = OnlineSoftmax::new(k, params.scale.softmax);
+        let softmax = OnlineSoftmax::new(k, params.scale.factor);
         let end = (start + config.block_rows()).min(params.key_end);
         k.range(first_key, end, TILE_ROWS, |key| {
             let next = tile_load(values, key, v_tile);
             loader.fetch(next);
             let scores = acc_row(k, TILE_ROWS);
             warp.multiply_transposed([q_tile, k_tile], &scores);
-            params.scale.apply(&scores);
+            params.scale.bend(&scores);
             let crosses_diagonal = (key + (TILE_ROWS - 1)).gt(start);
             k.when(crosses_diagonal, || {
                 apply_causal_mask(k, [start, key], true, &scores, f32::NEG_INFINITY);
@@ -121,7 +121,7 @@ impl<'k> Params<'k> {
         let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
         let FlashForwardParameters { q, keys, values, out, out_bf16, lse, .. } = parameters;
         let FlashForwardParameters { seq, heads, kv_heads, head_dim, scale, .. } = parameters;
-        let FlashForwardParameters { first_keys, .. } = parameters;
+        let FlashForwardParameters { softcap, first_keys, .. } = parameters;
         let out = Output::new(out, out_bf16);
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
@@ -147,7 +147,7 @@ impl<'k> Params<'k> {
             },
             lse: Some(lse.at(k.ctaid_x().mul_wide(seq))),
             head_dim,
-            scale: ScoreScale::uncapped(scale),
+            scale: ScoreScale::new(config.capped, scale, softcap),
             row: start,
             start,
             key_end: seq,
@@ -155,7 +155,7 @@ impl<'k> Params<'k> {
         }
     }
 
-    fn declare_prefill(k: &Kernel<'k>, config: Config, pass: Pass) -> Self {
+    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
         let FlashPrefillParameters { q, keys, values, out, out_bf16, start, .. } = parameters;
         let FlashPrefillParameters { queries, positions, window, heads, .. } = parameters;
@@ -186,7 +186,7 @@ impl<'k> Params<'k> {
             },
             lse: None,
             head_dim,
-            scale: ScoreScale::new(k, pass, scale, softcap),
+            scale: ScoreScale::new(config.capped, scale, softcap),
             row,
             start: first + row,
             key_end: (first + queries).min(positions),

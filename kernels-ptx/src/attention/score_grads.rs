@@ -1,11 +1,10 @@
 //! Probabilities p and score gradients ds, recomputed from scores and probability gradients.
 
-use std::f32::consts::LOG2_E;
-
 use retrograph_ptx::build::{Kernel, Value};
 
 use super::backward::{Params, Side};
 use super::mask::lane_row;
+use super::score_scale::prob;
 use crate::primitives::mma::{AccFragment, fragment_column};
 use crate::primitives::registers::{Registers, registers, set};
 
@@ -13,8 +12,8 @@ use crate::primitives::registers::{Registers, registers, set};
 pub(super) struct ScoreGrads<'a, 'k> {
     kernel: Kernel<'k>,
     params: &'a Params<'k>,
-    /// The factor from scores to exponents of 2: scale · log₂ e.
-    scale_log2: Value<'k, f32>,
+    /// The factor from scores to exponents of 2.
+    log2: Value<'k, f32>,
     stats: QueryStats<'k>,
 }
 
@@ -28,7 +27,7 @@ enum QueryStats<'k> {
 
 impl<'a, 'k> ScoreGrads<'a, 'k> {
     pub(super) fn new(k: &Kernel<'k>, params: &'a Params<'k>) -> Self {
-        let scale_log2 = params.scale * LOG2_E;
+        let log2 = params.score_scale.log2();
         let stats = match params.side {
             Side::Queries => {
                 let rows = [0, 8].map(|row| params.start + lane_row(k) + row);
@@ -36,7 +35,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
             }
             Side::Keys => QueryStats::Columns(registers(k, 0.0)),
         };
-        Self { kernel: *k, params, scale_log2, stats }
+        Self { kernel: *k, params, log2, stats }
     }
 
     /// If queries are columns, starts loading the statistics of the tile of `head` that starts at
@@ -47,9 +46,11 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
         }
     }
 
-    /// Replaces scores by p, and probability gradients by ds = p · (gradient − delta).
+    /// Replaces products by p, and probability gradients by ds = p · (gradient − delta), times the
+    /// derivative of the cap.
     pub(super) fn compute(&self, scores: &[AccFragment<'k>], grads: &[AccFragment<'k>]) {
-        let first = fragment_column(&self.kernel);
+        let (first, scale) = (fragment_column(&self.kernel), &self.params.score_scale);
+        scale.bend(scores);
         for (j, (scores, grads)) in (0..).zip(scores.iter().zip(grads)) {
             let pairs = match &self.stats {
                 QueryStats::Rows(pairs) => *pairs,
@@ -63,8 +64,9 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
                     Side::Queries => pairs[index / 2],
                     Side::Keys => pairs[index % 2],
                 };
-                score.update(|score| score.fma(self.scale_log2, -lse).exp2_ftz());
-                grad.update(|grad| (grad - delta) * score.get());
+                let bent = score.get();
+                score.update(|bent| prob(bent, self.log2, lse));
+                grad.update(|grad| scale.backward((grad - delta) * score.get(), bent));
             }
         }
     }

@@ -1,47 +1,67 @@
 //! The factor and the cap of scores.
 
-use retrograph_ptx::build::{Kernel, Value};
+use std::f32::consts::LOG2_E;
 
-use super::config::Pass;
+use retrograph_ptx::build::Value;
+
 use crate::primitives::mma::AccFragment;
 use crate::primitives::softcap::tanh;
 
-/// What becomes of a product of a query and a key before the softmax.
+/// The largest cap. A larger one has the same results, and quotients that underflow.
+const MAX_CAP: f32 = 1e30;
+
+/// How products of queries and keys become scores and probabilities: a score is `scale · product`,
+/// or `cap · t` with the bent product `t = tanh(scale · product ÷ cap)`.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreScale<'k> {
-    /// The factor in the softmax: 1 if scores have a cap.
-    pub(super) softmax: Value<'k, f32>,
-    cap: Option<ScoreCap<'k>>,
-}
-
-#[derive(Clone, Copy)]
-struct ScoreCap<'k> {
-    /// The scale ÷ the cap.
-    factor: Value<'k, f32>,
-    cap: Value<'k, f32>,
+    /// The factor from products, bent if there is a cap, to scores: the scale, or the cap.
+    pub(super) factor: Value<'k, f32>,
+    /// The scale ÷ the cap, if there is one.
+    ratio: Option<Value<'k, f32>>,
 }
 
 impl<'k> ScoreScale<'k> {
-    /// The factor alone.
-    pub(super) fn uncapped(scale: Value<'k, f32>) -> Self {
-        Self { softmax: scale, cap: None }
+    /// The scale, and the cap if `capped` is set.
+    pub(super) fn new(capped: bool, scale: Value<'k, f32>, cap: Value<'k, f32>) -> Self {
+        if !capped {
+            return Self { factor: scale, ratio: None };
+        }
+        let cap = cap.min(MAX_CAP);
+        // Finite, so that a product of 0 stays 0.
+        Self { factor: cap, ratio: Some((scale / cap).min(f32::MAX)) }
     }
 
-    /// The factor, and the cap if `pass` has one.
-    pub(super) fn new(k: &Kernel<'k>, pass: Pass, scale: Value<'k, f32>, cap: Value<'k, f32>) -> Self {
-        if pass != Pass::CappedPrefill {
-            return Self::uncapped(scale);
-        }
-        // Finite, so that a score of 0 stays 0.
-        let factor = (scale / cap).min(f32::MAX);
-        Self { softmax: k.constant(1.0), cap: Some(ScoreCap { factor, cap }) }
+    /// Whether there is a cap.
+    pub(super) fn is_capped(&self) -> bool {
+        self.ratio.is_some()
     }
 
-    /// Replaces products by capped scores, if there is a cap.
-    pub(super) fn apply(&self, scores: &[AccFragment<'k>]) {
-        let Some(ScoreCap { factor, cap }) = self.cap else { return };
-        for score in scores.iter().flatten() {
-            score.update(|score| tanh(score * factor) * cap);
+    /// Bends products, if there is a cap.
+    pub(super) fn bend(&self, products: &[AccFragment<'k>]) {
+        let Some(ratio) = self.ratio else { return };
+        for product in products.iter().flatten() {
+            product.update(|product| tanh(product * ratio));
         }
     }
+
+    /// The factor from bent products to exponents of 2.
+    pub(super) fn log2(&self) -> Value<'k, f32> {
+        self.factor * LOG2_E
+    }
+
+    /// The score gradient from the gradient of a score: times the derivative of the cap, from the
+    /// bent product.
+    pub(super) fn backward(&self, grad: Value<'k, f32>, bent: Value<'k, f32>) -> Value<'k, f32> {
+        self.ratio.map_or(grad, |_| grad * (-bent).fma(bent, 1.0))
+    }
+}
+
+/// The probability of a bent product, from [`ScoreScale::log2`] and the log-sum-exp of its query to
+/// base 2.
+pub(super) fn prob<'k>(
+    bent: Value<'k, f32>,
+    log2: Value<'k, f32>,
+    lse: Value<'k, f32>,
+) -> Value<'k, f32> {
+    bent.fma(log2, -lse).exp2_ftz()
 }

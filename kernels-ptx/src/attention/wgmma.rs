@@ -31,7 +31,7 @@ use retrograph_kernel_abi::gemm::SPLIT_MAX_TERMS;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value};
 
-use super::config::Pass;
+use super::config::{Pass, caps};
 use super::inverse_rope::InverseRope;
 use super::mma::Fragments;
 use crate::primitives::mma::{AccFragment, acc_registers};
@@ -97,21 +97,31 @@ pub(super) struct Config {
     target: SmTarget,
     operands: Operands,
     head_dim: u32,
+    /// Whether scores have a cap.
+    capped: bool,
     /// Index of the entry in its kernel.
     entry: usize,
 }
 
 impl Config {
-    /// One configuration per head dimension, if the target has `wgmma` and TMA, for operands in
-    /// `dtype`, bf16 or f32.
+    /// One configuration per head dimension, without and with a cap of scores, if the target has
+    /// `wgmma` and TMA, for operands in `dtype`, bf16 or f32.
     pub(super) fn all(target: SmTarget, dtype: DType) -> Vec<Self> {
         let features = target.features();
         let supported = features.wgmma && features.tma;
         let operands = if dtype == DType::Bf16 { Operands::Bf16 } else { Operands::Split };
         let family = operands.family();
-        let head_dims = family.wgmma_head_dims.iter().filter(|_| supported);
-        let entries = (family.max_head_dims.len()..).zip(head_dims);
-        entries.map(|(entry, &head_dim)| Self { target, operands, head_dim, entry }).collect()
+        let configs = caps(family).filter(|_| supported).flat_map(|(capped, first)| {
+            let entries = (first + family.max_head_dims.len()..).zip(family.wgmma_head_dims);
+            entries.map(move |(entry, &head_dim)| Self {
+                target,
+                operands,
+                head_dim,
+                capped,
+                entry,
+            })
+        });
+        configs.collect()
     }
 
     /// Whether registers have room for only one gradient of 64 rows.
@@ -122,7 +132,7 @@ impl Config {
     /// The variants of the forward pass. A KV cache is not split.
     pub(super) fn passes(self) -> &'static [Pass] {
         match self.operands {
-            Operands::Bf16 => &[Pass::Sequences, Pass::Prefill, Pass::CappedPrefill],
+            Operands::Bf16 => &[Pass::Sequences, Pass::Prefill],
             Operands::Split => &[Pass::Sequences],
         }
     }

@@ -1,5 +1,6 @@
 //! The configuration of a training run.
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +54,9 @@ impl TrainingConfig {
     /// Whether attention is fused (FlashAttention-2). This depends on `head_dim`, on the dtype, and
     /// on whether scores are capped. Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
-        let capped = self.model.attention_softcap.is_some();
-        !capped && self.attention().can_be_fused(self.precision.dtype)
+        let dtype = self.precision.dtype;
+        let capped_in_f32 = self.model.attention_softcap.is_some() && dtype == DType::F32;
+        !capped_in_f32 && self.attention().can_be_fused(dtype)
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.

@@ -289,6 +289,7 @@ fn gemma3_matches_the_reference_and_its_differences() {
 fn gemma_in_bf16_stays_near_the_reference() {
     for of in [gemma2, gemma3] {
         let config = TrainingConfig { precision: Precision::BF16, ..of(LORA) };
+        assert!(config.fuses_attention());
         let all = config.parameters();
         let value = |one: &Parameter| weights(one).into_iter().map(f64::from).collect();
         let reference = all.iter().map(|one| (one.name.clone(), value(one))).collect();

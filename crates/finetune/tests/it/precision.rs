@@ -7,7 +7,8 @@ use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
     Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, ModelConfig, Plan,
-    Precision, Preset, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
+    Precision, Preset, Request, Sampling, SlidingWindow, Source, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
@@ -154,6 +155,27 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
             // As for losses, but relative to the largest element of one gradient.
             assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
         }
+    }
+}
+
+/// Attention is fused in bf16, also over a window.
+#[test]
+fn gradients_of_capped_scores_in_bf16_stay_near_those_in_f32() {
+    let capped = |precision| {
+        let mut config = large(Mode::Full, precision);
+        let model = ModelConfig { attention_softcap: Some(0.75), ..config.model };
+        let sliding_window = Some(SlidingWindow::new(5, 1));
+        config.model = ModelConfig { head_dim: Some(8), sliding_window, ..model };
+        config
+    };
+    let fused = [Precision::F32, Precision::BF16].map(|it| capped(it).fuses_attention());
+    assert_eq!(fused, [false, true]);
+    let expected = gradients(&capped(Precision::F32), None);
+    for ((name, found), (_, expected)) in
+        gradients(&capped(Precision::BF16), None).iter().zip(&expected)
+    {
+        let error = distance(found, &doubles(expected));
+        assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
     }
 }
 

@@ -33,6 +33,8 @@ parameters! {
         head_dim: u32,
         /// The softmax scale.
         scale: f32,
+        /// The cap of the scores, for entries that have one.
+        softcap: f32,
         /// `[2, batch, seq, heads, head_dim]`: both terms of the split q, read through its map;
         /// null without terms.
         q_terms: pointer<F16>,
@@ -167,6 +169,8 @@ parameters! {
         splits: u32,
         /// The softmax scale.
         scale: f32,
+        /// The cap of the scores, for entries that have one.
+        softcap: f32,
         /// `[2, batch, seq, heads, head_dim]`: both terms of the split q, read through its map;
         /// null without terms.
         q_terms: pointer<F16>,
@@ -213,7 +217,8 @@ pub const PREPROCESS_WARPS: u32 = 4;
 /// Rows of a warp of [`FlashAttention::preprocess`].
 pub const PREPROCESS_ROWS: u32 = 4;
 
-/// Fused causal attention (FlashAttention-2) for operands of one type.
+/// Fused causal attention (FlashAttention-2) for operands of one type. In bf16, the same entries
+/// for capped scores follow, see [`Self::first_capped_entry`].
 #[derive(Clone, Copy, Debug)]
 pub struct FlashAttention {
     /// The type of the operands: f32 or bf16.
@@ -224,8 +229,7 @@ pub struct FlashAttention {
     pub wgmma_head_dims: &'static [u32],
     /// The forward pass.
     pub forward: Signature,
-    /// Attention of new tokens over a KV cache; in f32 without `wgmma` entries. In bf16, the same
-    /// entries for capped scores follow, see [`Self::first_capped_entry`].
+    /// Attention of new tokens over a KV cache; in f32 without `wgmma` entries.
     pub prefill: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
@@ -244,7 +248,7 @@ impl FlashAttention {
         if wide && !has_tensor_cores { 32 } else { 64 }
     }
 
-    /// The index of the first entry of [`Self::prefill`] in bf16 for capped scores.
+    /// The index of the first entry for capped scores in bf16.
     pub const fn first_capped_entry(&self) -> usize {
         self.max_head_dims.len() + self.wgmma_head_dims.len()
     }
@@ -266,24 +270,7 @@ macro_rules! entries {
     (F32 prefill, $($part:literal),*) => {
         &[concat!($($part),*, "_hd64"), concat!($($part),*, "_hd128")]
     };
-    (Bf16 prefill, $($part:literal),*) => {
-        &[
-            concat!($($part),*, "_hd64"),
-            concat!($($part),*, "_hd128"),
-            concat!($($part),*, "_hd256"),
-            concat!($($part),*, "_wgmma_hd64"),
-            concat!($($part),*, "_wgmma_hd96"),
-            concat!($($part),*, "_wgmma_hd128"),
-            concat!($($part),*, "_wgmma_hd256"),
-            concat!($($part),*, "_softcap_hd64"),
-            concat!($($part),*, "_softcap_hd128"),
-            concat!($($part),*, "_softcap_hd256"),
-            concat!($($part),*, "_softcap_wgmma_hd64"),
-            concat!($($part),*, "_softcap_wgmma_hd96"),
-            concat!($($part),*, "_softcap_wgmma_hd128"),
-            concat!($($part),*, "_softcap_wgmma_hd256"),
-        ]
-    };
+    (Bf16 prefill, $($part:literal),*) => { entries!(Bf16, $($part),*) };
     (F32, $($part:literal),*) => {
         &[
             concat!($($part),*, "_hd64"),
@@ -302,6 +289,13 @@ macro_rules! entries {
             concat!($($part),*, "_wgmma_hd96"),
             concat!($($part),*, "_wgmma_hd128"),
             concat!($($part),*, "_wgmma_hd256"),
+            concat!($($part),*, "_softcap_hd64"),
+            concat!($($part),*, "_softcap_hd128"),
+            concat!($($part),*, "_softcap_hd256"),
+            concat!($($part),*, "_softcap_wgmma_hd64"),
+            concat!($($part),*, "_softcap_wgmma_hd96"),
+            concat!($($part),*, "_softcap_wgmma_hd128"),
+            concat!($($part),*, "_softcap_wgmma_hd256"),
         ]
     };
 }

@@ -7,7 +7,9 @@
 use retrograph_kernel_abi::attention as abi;
 
 use super::bounds::AttentionBounds;
-use super::fused::{by_dtype, check_alignment, check_dtypes, dispatch, optional, term_pointers};
+use super::fused::{
+    by_dtype, check_alignment, check_dtypes, check_softcap, dispatch, optional, term_pointers,
+};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -138,6 +140,8 @@ pub struct AttentionBackwardInputs<B> {
     pub shape: AttentionShape,
     /// The softmax scale of the forward pass.
     pub scale: f32,
+    /// The cap of the scores of the forward pass; only for operands in bf16.
+    pub softcap: Option<f32>,
 }
 
 /// RoPE of queries and keys in bf16. [`QkvRopeFprop`](crate::ops::QkvRopeFprop) applies it. The
@@ -201,7 +205,8 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         kernel: &'static Kernel,
         gradient: Gradient<'_, B>,
     ) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, bounds, shape, scale } = self;
+        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, bounds, .. } = self;
+        let Self { shape, scale, softcap, .. } = self;
         let Gradient { output, rope, row_bounds, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v, grad_out])?;
@@ -258,6 +263,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             head_dim,
             splits: check.size("splits", splits)?,
             scale,
+            softcap: check_softcap(check, softcap, q.dtype())?,
             q_terms,
             k_terms,
             v_terms,
@@ -272,14 +278,15 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             grad_out_map,
         };
         let arguments = parameters.into_arguments();
-        let problem =
-            AttentionProblem { planes, seq, head_dim, tensor_maps, ..AttentionProblem::default() };
+        let softcap = softcap.is_some();
+        let problem = AttentionProblem { softcap, tensor_maps, ..Default::default() };
+        let problem = AttentionProblem { planes, seq, head_dim, ..problem };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }
 
 /// The gradient of q: `grad_q_i = scale · Σ_j ds_ij · k_j`, with
-/// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)`.
+/// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)`, times the derivative of the cap if there is one.
 ///
 /// In bf16, `ds` is rounded. With RoPE the gradient is rotated back before it is rounded.
 #[derive(Clone, Copy, Debug)]
@@ -298,8 +305,8 @@ impl<B: Copy> FusedAttentionGradQ<B> {
     /// # Errors
     /// If the inputs are not of one type, a length does not match the shape, a size is too large, a
     /// view is not aligned to 16 bytes, head_dim is not supported, `split_f16` is given for bf16
-    /// inputs or does not have two terms each, `scale` is not positive and finite, or `rope` is
-    /// given for f32 inputs.
+    /// inputs or does not have two terms each, `scale` or `softcap` is not positive and finite, or
+    /// `softcap` or `rope` is given for f32 inputs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
         let dimensions = &[batch, seq, heads, head_dim];
@@ -339,7 +346,8 @@ impl<B: Copy> FusedAttentionGradKv<B> {
     /// If `splits` does not divide the heads of a group, the inputs are not of one type, a length
     /// does not match the shape, a size is too large, a view is not aligned to 16 bytes, head_dim
     /// is not supported, `split_f16` is given for bf16 inputs or does not have two terms each,
-    /// `scale` is not positive and finite, or `rope` is given for f32 inputs.
+    /// `scale` or `softcap` is not positive and finite, or `softcap` or `rope` is given for f32
+    /// inputs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { inputs, grads: output, splits, rope } = self;
         let AttentionShape { batch, seq, kv_heads, head_dim, .. } = inputs.shape;

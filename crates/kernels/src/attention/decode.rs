@@ -216,7 +216,7 @@ impl<B: Copy> DecodeAttention<B> {
             lora_scale,
             eps,
             scale,
-            softcap: check_softcap(check, self.softcap)?,
+            softcap: check_cap(check, self.softcap)?,
         };
         let kernel = match caches {
             KvCache::F32(_) => &DECODE_ATTENTION,
@@ -350,7 +350,7 @@ impl<B: Copy> Splits<B> {
 }
 
 /// Returns the cap of the scores for the kernel: 0 for none.
-pub(super) fn check_softcap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
+pub(super) fn check_cap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
     let Some(cap) = softcap else { return Ok(0.0) };
     check.positive("softcap", cap)?;
     Ok(cap)

@@ -15,7 +15,7 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::bounds::AttentionBounds;
-use super::fused::{by_dtype, check_forward, dispatch, optional, term_pointers};
+use super::fused::{by_dtype, check_forward, check_softcap, dispatch, optional, term_pointers};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -63,6 +63,9 @@ pub struct FusedAttention<B, O = View<B, f32>> {
     pub shape: AttentionShape,
     /// The softmax scale, usually 1/√head_dim; finite and positive.
     pub scale: f32,
+    /// The cap of the scores: with it, a score s is `softcap · tanh(s ÷ softcap)`. Finite and
+    /// positive; only for operands in bf16.
+    pub softcap: Option<f32>,
 }
 
 impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
@@ -71,9 +74,10 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     /// # Errors
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
     /// to 16 bytes, head_dim is not supported, `split_f16` is given for bf16 operands or does not
-    /// have two terms each, a size is too large, or `scale` is not positive and finite.
+    /// have two terms each, a size is too large, `scale` or `softcap` is not positive and finite,
+    /// or `softcap` is given for f32 operands.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, out, lse, split_f16: terms, bounds, shape, scale } = self;
+        let Self { q, k, v, out, lse, split_f16: terms, bounds, shape, scale, softcap } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION_BF16])?;
         let check = Check(kernel.name);
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
@@ -107,6 +111,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
             kv_heads,
             head_dim,
             scale,
+            softcap: check_softcap(check, softcap, q.dtype())?,
             q_terms,
             k_terms,
             v_terms,
@@ -119,8 +124,9 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         };
         let arguments = parameters.into_arguments();
         let planes = batch * heads;
-        let problem =
-            AttentionProblem { planes, seq, head_dim, tensor_maps, ..AttentionProblem::default() };
+        let softcap = softcap.is_some();
+        let problem = AttentionProblem { softcap, tensor_maps, ..Default::default() };
+        let problem = AttentionProblem { planes, seq, head_dim, ..problem };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

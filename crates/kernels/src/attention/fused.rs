@@ -6,6 +6,7 @@ use retrograph_kernel_abi::attention::{
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_kernel_abi::{F16, Signature};
 
+use super::decode::check_cap;
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -62,9 +63,23 @@ pub(super) fn dispatch(
     })
 }
 
+/// Returns the cap of the scores for a kernel with operands in `dtype`: 0 for none.
+pub(super) fn check_softcap(
+    check: Check,
+    softcap: Option<f32>,
+    dtype: DType,
+) -> Result<f32, KernelError> {
+    if softcap.is_some() && dtype != DType::Bf16 {
+        let (kernel, compute) = (check.0, DType::Bf16);
+        let help = "capped scores need operands in bf16";
+        return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
+    }
+    check_cap(check, softcap)
+}
+
 impl AttentionShape {
     /// Whether fused attention supports this head_dim for operands in `dtype` (f32 or bf16): whole
-    /// vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16.
+    /// vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16. Capped scores need bf16.
     pub fn can_be_fused(self, dtype: DType) -> bool {
         let (family, vector) = match dtype {
             DType::Bf16 => (&abi::FLASH_ATTENTION_BF16, 8),

@@ -7,8 +7,8 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::cache::KvCacheShape;
-use super::decode::{check_softcap, check_window};
-use super::fused::{by_dtype, check_forward, dispatch};
+use super::decode::check_window;
+use super::fused::{by_dtype, check_forward, check_softcap, dispatch};
 use super::kv_cache_append::KvCache;
 use super::shape::AttentionShape;
 use crate::checks::Check;
@@ -95,11 +95,6 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
         check_forward(check, [q, keys, values], out)?;
         check.length("start", start, 1)?;
         check.positive("scale", scale)?;
-        if softcap.is_some() && q.dtype() != DType::Bf16 {
-            let (compute, dtype) = (DType::Bf16, q.dtype());
-            let help = "capped scores need q and a cache in bf16";
-            return Err(KernelError::UnsupportedDType { kernel: check.0, compute, dtype, help });
-        }
         let (new, cached) = (shape.tokens(queries), shape.tokens(capacity));
         let [_, queries, heads, kv_heads, head_dim] = new.fused_sizes(check, q.dtype())?;
         let positions = check.size("the capacity", capacity)?;
@@ -128,7 +123,7 @@ impl<B: Copy, O: Into<Output<B>>> PrefillAttention<B, O> {
             kv_heads,
             head_dim,
             scale,
-            softcap: check_softcap(check, softcap)?,
+            softcap: check_softcap(check, softcap, q.dtype())?,
             q_map,
             k_map,
             v_map,

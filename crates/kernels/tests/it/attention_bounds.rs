@@ -249,6 +249,7 @@ fn bounds_of_other_lengths_are_refused_by_name() {
             bounds,
             shape,
             scale: 1.0,
+            softcap: None,
         }
         .launch()
     };

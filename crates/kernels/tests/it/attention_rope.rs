@@ -124,6 +124,7 @@ fn rotations_that_do_not_fit_are_refused() {
         bounds: None,
         shape,
         scale: 0.5,
+        softcap: None,
     };
     let launch = |inputs, rope| {
         FusedAttentionGradQ { inputs, grad_q: view(64).into(), rope: Some(rope) }.launch()

@@ -1,6 +1,7 @@
 //! Fused attention and its gradients against their references and finite differences.
 
 use half::{bf16, f16};
+use retrograph_kernels::attention::first_keys;
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, DType, FusedAttention,
     FusedAttentionGradKv, FusedAttentionGradQ, SplitMatrix,
@@ -75,6 +76,51 @@ fn results_in_bf16_match_their_references_and_repeat_their_bits() {
     results_match(DType::Bf16);
 }
 
+/// One shape for each entry in bf16.
+const CAPPED: [[usize; 5]; 8] = [
+    [2, 33, 2, 1, 16],
+    [1, 131, 4, 2, 72],
+    [1, 70, 4, 2, 200],
+    [2, 70, 4, 2, 64],
+    [1, 130, 3, 1, 96],
+    [1, 257, 2, 2, 128],
+    [1, 129, 2, 1, 256],
+    [1, 1, 1, 1, 256],
+];
+
+#[test]
+fn capped_scores_match_their_references_and_repeat_their_bits() {
+    let mut data = Data::new("fused attention cap");
+    for sizes in CAPPED {
+        let mut case = Case::new(&mut data, DType::Bf16, sizes);
+        let scale = case.scale;
+        let without = case.run(1).all();
+        // Scores of a few units, bent, nearly linear and saturated.
+        for (cap, factor) in [(0.5, 1.0), (50.0, 1.0), (5.0, 20.0)] {
+            (case.softcap, case.scale) = (Some(cap), factor * scale);
+            let results = case.run(1);
+            same_bits(&results.all(), &case.run(1).all(), "two runs");
+            assert!(sizes[1] == 1 || results.all() != without, "the cap has no effect");
+            case.check(&results, "with a cap");
+        }
+        let positions = Vec::from_iter(0..sizes[1] as u32);
+        case.first_keys = Some(first_keys(&positions, Some(33)).repeat(sizes[0]));
+        case.check(&case.run(1), "with a cap and a window");
+    }
+}
+
+/// The smallest cap makes all scores equal, the largest one changes none.
+#[test]
+fn extreme_caps_are_those_of_no_scores_and_of_no_cap() {
+    let mut data = Data::new("fused attention extreme caps");
+    for sizes in CAPPED {
+        for cap in [f32::MIN_POSITIVE, f32::MAX] {
+            let case = Case { softcap: Some(cap), ..Case::new(&mut data, DType::Bf16, sizes) };
+            case.check(&case.run(1), "extreme");
+        }
+    }
+}
+
 #[test]
 fn heads_of_64_96_128_and_256_use_wgmma_on_hopper() {
     for (head_dim, expected) in
@@ -95,6 +141,7 @@ fn heads_of_64_96_128_and_256_use_wgmma_on_hopper() {
             bounds: None,
             shape,
             scale: 1.0,
+            softcap: None,
         }
         .launch()
         .unwrap();
@@ -126,6 +173,7 @@ fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
         bounds: None,
         shape,
         scale: 1.0,
+        softcap: None,
     };
     let entry =
         |attention: FusedAttention<u64>, target| attention.launch().unwrap().dispatch(target).entry;
@@ -161,8 +209,12 @@ fn targets_without_tensor_cores_match_the_references() {
     ];
     let cases = BOTH.into_iter().flat_map(|compute| sizes.map(|sizes| (compute, sizes)));
     for (compute, sizes) in cases.filter(|(compute, sizes)| is_supported(*compute, shape(*sizes))) {
-        let case = Case::new(&mut data, compute, sizes);
+        let mut case = Case::new(&mut data, compute, sizes);
         case.check(&case.run_on(&device, 1), "images for sm_75");
+        if compute == DType::Bf16 {
+            case.softcap = Some(2.0);
+            case.check(&case.run_on(&device, 1), "images for sm_75, with a cap");
+        }
     }
 }
 
@@ -172,10 +224,17 @@ fn gradients_match_finite_differences() {
     BOTH.into_iter().for_each(|compute| gradients_match(&mut data, compute, [2, 5, 4, 2, 8]));
     gradients_match(&mut data, DType::Bf16, [1, 3, 2, 1, 136]);
     gradients_match(&mut data, DType::F16, [1, 3, 2, 1, 64]);
+    for sizes in [[2, 5, 4, 2, 8], [1, 3, 2, 1, 64], [1, 3, 2, 1, 256]] {
+        let case = Case::new(&mut data, DType::Bf16, sizes);
+        case_gradients_match(Case { softcap: Some(0.5), ..case });
+    }
 }
 
 fn gradients_match(data: &mut Data, compute: DType, sizes: [usize; 5]) {
-    let mut case = Case::new(data, compute, sizes);
+    case_gradients_match(Case::new(data, compute, sizes));
+}
+
+fn case_gradients_match(mut case: Case) {
     // Numbers that are exact in bf16, so that finite differences start from the kernels' operands.
     for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
         *tensor = rounded(tensor);
@@ -316,6 +375,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         bounds: None,
         shape,
         scale: 0.5,
+        softcap: None,
     };
     assert!(good.launch().is_ok());
     let message = |attention: FusedAttention<u64>| attention.launch().unwrap_err().to_string();
@@ -348,6 +408,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         assert!(message(FusedAttention { scale, ..good }).contains("scale"));
     }
+    let capped = FusedAttention { softcap: Some(2.0), ..good };
+    assert!(message(capped).contains("capped scores need operands in bf16"));
     let inputs = AttentionBackwardInputs {
         q: good.q,
         k: good.k,
@@ -358,6 +420,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         bounds: None,
         shape,
         scale: 0.5,
+        softcap: None,
     };
     let grads = |splits, len| {
         FusedAttentionGradKv { inputs, grads: view(len).into(), splits, rope: None }.launch()
@@ -384,6 +447,7 @@ fn sizes_whose_product_overflows_are_refused() {
             bounds: None,
             shape,
             scale: 0.5,
+            softcap: None,
         };
         let inputs = AttentionBackwardInputs {
             q: tensor,
@@ -395,6 +459,7 @@ fn sizes_whose_product_overflows_are_refused() {
             bounds: None,
             shape,
             scale: 0.5,
+            softcap: None,
         };
         let preprocess = AttentionBackwardPreprocess {
             out: tensor,

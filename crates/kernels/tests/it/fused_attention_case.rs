@@ -89,6 +89,8 @@ pub(crate) struct Case {
     pub(crate) compute: DType,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
+    /// The cap of the scores.
+    pub(crate) softcap: Option<f32>,
     /// The first key of each query.
     pub(crate) first_keys: Option<Vec<u32>>,
     /// The rotation that the gradients of q and k undo.
@@ -117,7 +119,8 @@ impl Case {
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
         let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
         let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
-        Self { compute, shape, scale, first_keys: None, rope: None, q, k, v, grad_out }
+        let softcap = None;
+        Self { compute, shape, scale, softcap, first_keys: None, rope: None, q, k, v, grad_out }
     }
 
     /// Runs forward and backward pass, the group in `splits`.
@@ -126,7 +129,7 @@ impl Case {
     }
 
     pub(crate) fn run_on(&self, device: &Device, splits: usize) -> Results {
-        let (compute, shape, scale) = (self.compute, self.shape, self.scale);
+        let Self { compute, shape, scale, softcap, .. } = *self;
         let [q, k, v, grad_out] = [&self.q, &self.k, &self.v, &self.grad_out]
             .map(|tensor| upload(device, compute, tensor));
         let lines = shape.batch * shape.heads * shape.seq;
@@ -153,6 +156,7 @@ impl Case {
             bounds,
             shape,
             scale,
+            softcap,
         };
         device.run(&forward.launch().unwrap());
         if splits == 1 {
@@ -177,6 +181,7 @@ impl Case {
             bounds,
             shape,
             scale,
+            softcap,
         };
         let rope = self.rope.as_ref().map(|rope| AttentionRope {
             cos: device.upload(&rope.cos),
@@ -253,8 +258,8 @@ impl Case {
 
     /// The reference of the library.
     pub(crate) fn attention(&self) -> CausalAttention<'_> {
-        let first_keys = self.first_keys.as_deref();
-        CausalAttention { shape: self.shape, scale: self.scale.into(), first_keys }
+        let (softcap, first_keys) = (self.softcap.map(f64::from), self.first_keys.as_deref());
+        CausalAttention { shape: self.shape, scale: self.scale.into(), softcap, first_keys }
     }
 }
 
@@ -293,8 +298,9 @@ impl Expected {
     fn new(
         Errors { rounding, weights }: Errors,
         [q, k, v, grad_out]: [&[f64]; 4],
-        CausalAttention { shape, scale, first_keys }: CausalAttention<'_>,
+        attention: CausalAttention<'_>,
     ) -> Self {
+        let CausalAttention { shape, first_keys, .. } = attention;
         let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
         let relative = rounding + weights;
         let [mut values, mut bounds] =
@@ -311,7 +317,9 @@ impl Expected {
                 let a = &a[row..][..head_dim];
                 (first..=token).map(|j| dot(a, &b[key(j)..][..head_dim])).collect()
             };
-            let scores: Vec<_> = sums(q, k).iter().map(|s| s * scale).collect();
+            let scores: Vec<_> = sums(q, k).iter().map(|s| attention.score(*s)).collect();
+            let (scores, slopes): (Vec<_>, Vec<_>) =
+                scores.into_iter().map(|[score, slope]| (score, slope)).unzip();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let terms: Vec<_> = scores.iter().map(|score| (score - max).exp()).collect();
             let total: f64 = terms.iter().sum();
@@ -325,18 +333,22 @@ impl Expected {
             // `delta` uses the output of the forward pass.
             let off = dot(&probs, &magnitudes);
             for j in first..=token {
-                let (prob, start) = (probs[j - first], key(j));
+                let (prob, start, slope) = (probs[j - first], key(j), slopes[j - first]);
                 let grad_score = prob * (grad_probs[j - first] - mean);
                 let error = relative * 2.0 * grad_score.abs()
                     + prob * (2.0 * relative * off + weights * magnitudes[j - first]);
+                // Near 0, the derivative of a cap has an absolute error.
+                let off_slope = attention.softcap.map_or(0.0, |_| 1e-6 * attention.scale);
+                let error =
+                    slope * error + off_slope * (grad_score.abs() + prob * magnitudes[j - first]);
                 let (query, key) = (row..row + head_dim, start..start + head_dim);
                 add(&mut values.out[query.clone()], prob, &v[key.clone()]);
-                add(&mut values.q[query.clone()], scale * grad_score, &k[key.clone()]);
-                add(&mut values.k[key.clone()], scale * grad_score, &q[query.clone()]);
+                add(&mut values.q[query.clone()], slope * grad_score, &k[key.clone()]);
+                add(&mut values.k[key.clone()], slope * grad_score, &q[query.clone()]);
                 add(&mut values.v[key.clone()], prob, &grad_out[query.clone()]);
                 add(&mut bounds.out[query.clone()], relative * prob, &abs_v[key.clone()]);
-                add(&mut bounds.q[query.clone()], scale * error, &abs_k[key.clone()]);
-                add(&mut bounds.k[key.clone()], scale * error, &abs_q[query.clone()]);
+                add(&mut bounds.q[query.clone()], error, &abs_k[key.clone()]);
+                add(&mut bounds.k[key.clone()], error, &abs_q[query.clone()]);
                 add(&mut bounds.v[key], relative * prob, &abs_grad[query]);
             }
         }
@@ -347,12 +359,16 @@ impl Expected {
 #[test]
 fn expected_results_are_those_of_the_library() {
     let mut data = Data::new("references of attention");
-    for (sizes, window) in [([2, 9, 4, 2, 8], None), ([1, 17, 1, 1, 4], Some(5))] {
+    for (sizes, window, softcap) in [
+        ([2, 9, 4, 2, 8], None, None),
+        ([1, 17, 1, 1, 4], Some(5), None),
+        ([1, 9, 2, 1, 8], None, Some(0.75)),
+    ] {
         let keys = window.map(|window| {
             let sequence = attention::first_keys(&Vec::from_iter(0..sizes[1] as u32), Some(window));
             sequence.repeat(sizes[0])
         });
-        let case = Case { first_keys: keys, ..Case::new(&mut data, DType::F32, sizes) };
+        let case = Case { first_keys: keys, softcap, ..Case::new(&mut data, DType::F32, sizes) };
         let ([q, k, v, grad_out], attention) = (case.operands(), case.attention());
         let (values, forward) = (case.expected().values, attention.forward([&q, &k, &v]));
         let grads = attention.backward([&q, &k, &v], &grad_out);

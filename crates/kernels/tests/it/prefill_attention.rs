@@ -299,7 +299,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let infinite = PrefillAttention { scale: f32::INFINITY, ..attention };
     assert!(infinite.launch().is_err());
     let capped = PrefillAttention { softcap: Some(2.0), ..attention };
-    assert!(error(capped.launch()).contains("capped scores need q and a cache in bf16"));
+    assert!(error(capped.launch()).contains("capped scores need operands in bf16"));
     let blind = PrefillAttention { window: Some(0), ..attention };
     assert!(error(blind.launch()).contains("at least one position"));
     let empty = PrefillAttention {

@@ -21,8 +21,8 @@ unsafe impl Send for Region {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Region {}
 
-/// Bytes of the host that were zero when they were allocated. The host provides the pages of a large
-/// allocation when they are first used.
+/// Bytes of the host that were zero when they were allocated. The host provides the pages of a
+/// large allocation when they are first used.
 #[derive(Debug)]
 pub(super) struct HostBytes {
     start: NonNull<u8>,

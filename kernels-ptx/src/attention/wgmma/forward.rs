@@ -38,7 +38,7 @@ fn keys_and_stages(config: Config) -> (u32, u32) {
 
 /// The name of the entry.
 pub(super) fn name(config: Config, pass: Pass) -> &'static str {
-    pass.entry(config.family(), config.entry)
+    pass.signature(config.family()).entries[config.entry]
 }
 
 /// Queries are resident.
@@ -62,7 +62,7 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
         bound_block(k);
         let params = match pass {
             Pass::Sequences => Params::declare(k, config),
-            Pass::Prefill | Pass::CappedPrefill => Params::declare_prefill(k, config, pass),
+            Pass::Prefill => Params::declare_prefill(k, config),
         };
         k.return_if(params.start.ge(params.key_end));
         let smem = smem_layout(config).declare(k);
@@ -98,8 +98,9 @@ impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
         let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = parameters;
-        let FlashForwardParameters { head_dim, scale, q_map, k_map, v_map, .. } = parameters;
-        let FlashForwardParameters { first_keys, q_scales, k_scales, v_scales, .. } = parameters;
+        let FlashForwardParameters { head_dim, scale, softcap, q_map, k_map, .. } = parameters;
+        let FlashForwardParameters { v_map, first_keys, q_scales, k_scales, .. } = parameters;
+        let FlashForwardParameters { v_scales, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let planes = [sequence, k.nctaid_x() / heads];
@@ -123,7 +124,7 @@ impl<'k> Params<'k> {
             scales: (config.operands == Operands::Split).then(|| {
                 [q_scales, k_scales, v_scales].map(|scales| RowScales::new(scales, [sequence, seq]))
             }),
-            scale: ScoreScale::uncapped(scale),
+            scale: ScoreScale::new(config.capped, scale, softcap),
             row: start,
             start,
             key_end: seq,
@@ -131,7 +132,7 @@ impl<'k> Params<'k> {
         }
     }
 
-    fn declare_prefill(k: &Kernel<'k>, config: Config, pass: Pass) -> Self {
+    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
         let FlashPrefillParameters { out, out_bf16, start, queries, positions, .. } = parameters;
         let FlashPrefillParameters { window, heads, kv_heads, head_dim, .. } = parameters;
@@ -158,7 +159,7 @@ impl<'k> Params<'k> {
             },
             lse: None,
             scales: None,
-            scale: ScoreScale::new(k, pass, scale, softcap),
+            scale: ScoreScale::new(config.capped, scale, softcap),
             row: start - first,
             start,
             key_end: (first + queries).min(positions),
@@ -187,7 +188,7 @@ impl<'k> Params<'k> {
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, keys_of_tile));
-        let softmax = OnlineSoftmax::new(k, self.scale.softmax);
+        let softmax = OnlineSoftmax::new(k, self.scale.factor);
         let ping_pong = PingPong { kernel: *k, warpgroup };
 
         let [queries] = smem.wait_resident(warpgroup);
@@ -204,7 +205,7 @@ impl<'k> Params<'k> {
             apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
         };
         k.range(first, last, 1, |tile| {
-            self.scale.apply(&scores);
+            self.scale.bend(&scores);
             if several_cross {
                 k.when(tile.ge(diagonal), || mask_causal(tile));
             }
@@ -224,7 +225,7 @@ impl<'k> Params<'k> {
             let next = tile + smem.pairs();
             k.when(smem.copies & next.le(last), || self.copy(smem, next * keys_of_tile));
         });
-        self.scale.apply(&scores);
+        self.scale.bend(&scores);
         if several_cross {
             mask_causal(last);
         } else {

@@ -8,8 +8,6 @@
 mod split;
 mod wide;
 
-use std::f32::consts::LOG2_E;
-
 use retrograph_kernel_abi::attention::{FlashAttention, FlashBackwardParameters};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
@@ -22,6 +20,7 @@ use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
+use crate::attention::score_scale::{ScoreScale, prob};
 use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
@@ -90,6 +89,7 @@ struct Params<'k> {
     scales: [RowScales<'k>; 4],
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,
+    score_scale: ScoreScale<'k>,
     /// The first key of the block.
     start: Value<'k, u32>,
     /// Keys of the block.
@@ -113,6 +113,7 @@ impl<'k> Params<'k> {
         let FlashBackwardParameters { heads, kv_heads, head_dim, splits, scale, .. } = parameters;
         let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, row_bounds, .. } =
             parameters;
+        let FlashBackwardParameters { softcap, .. } = parameters;
         let FlashBackwardParameters { q_scales, k_scales, v_scales, grad_out_scales, .. } =
             parameters;
         let (split, plane) = (k.ctaid_x() % splits, k.ctaid_x() / splits);
@@ -151,6 +152,7 @@ impl<'k> Params<'k> {
                 .map(|scales| RowScales::new(scales, [sequence, seq])),
             head_dim,
             scale,
+            score_scale: ScoreScale::new(config.capped, scale, softcap),
             start,
             keys_of_block,
             lane_start,
@@ -225,7 +227,7 @@ impl<'k> Params<'k> {
         let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
-        let scale_log2 = self.scale * LOG2_E;
+        let log2 = self.score_scale.log2();
         let [keys, values] = smem.wait_resident(warpgroup(k));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
@@ -233,13 +235,24 @@ impl<'k> Params<'k> {
                 products.map(|(tile, acc)| start_product(k, config, smem, state, tile, acc));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(1);
-            for_each_element(stats, &scores, |score, [lse, _], _| {
-                score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
-            });
-            k.wgmma_wait_group(0);
-            for_each_element(stats, &grads, |grad, [_, delta], [j, i]| {
-                grad.update(|grad| (grad - delta) * scores[j][i].get());
-            });
+            if self.score_scale.is_capped() {
+                self.score_scale.bend(&scores);
+                k.wgmma_wait_group(0);
+                for_each_element(stats, &grads, |grad, [lse, delta], [j, i]| {
+                    let bent = scores[j][i].get();
+                    scores[j][i].update(|bent| prob(bent, log2, lse));
+                    let ds = |grad| (grad - delta) * scores[j][i].get();
+                    grad.update(|grad| self.score_scale.backward(ds(grad), bent));
+                });
+            } else {
+                for_each_element(stats, &scores, |score, [lse, _], _| {
+                    score.update(|score| prob(score, log2, lse));
+                });
+                k.wgmma_wait_group(0);
+                for_each_element(stats, &grads, |grad, [_, delta], [j, i]| {
+                    grad.update(|grad| (grad - delta) * scores[j][i].get());
+                });
+            }
             self.mask(query, QUERIES, &[&scores, &grads]);
             let [probs, grads] = [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
             multiply(k, &probs, grad_out, &grad_v);
@@ -284,11 +297,21 @@ fn for_each_element<'k>(
     acc: &[AccFragment<'k>],
     body: impl Fn(Var<'k, f32>, [Value<'k, f32>; 2], [usize; 2]),
 ) {
+    for_each_fragment(stats, acc, |fragment, stats, j| {
+        for (i, element) in fragment.iter().enumerate() {
+            body(*element, stats[i % 2], [j, i]);
+        }
+    });
+}
+
+/// The same for each fragment: `body` gets the statistics of both of its queries.
+fn for_each_fragment<'k>(
+    stats: Ptr<'k, f32>,
+    acc: &[AccFragment<'k>],
+    body: impl Fn(&AccFragment<'k>, [[Value<'k, f32>; 2]; 2], usize),
+) {
     for (j, fragment) in acc.iter().enumerate() {
         let [lse, delta, next_lse, next_delta] = stats.load_vec4(j as u32 * 16);
-        for (i, element) in fragment.iter().enumerate() {
-            let stats = if i % 2 == 0 { [lse, delta] } else { [next_lse, next_delta] };
-            body(*element, stats, [j, i]);
-        }
+        body(fragment, [[lse, delta], [next_lse, next_delta]], j);
     }
 }

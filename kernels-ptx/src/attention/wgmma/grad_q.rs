@@ -6,8 +6,6 @@
 mod split;
 mod wide;
 
-use std::f32::consts::LOG2_E;
-
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
@@ -20,6 +18,7 @@ use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
+use crate::attention::score_scale::{ScoreScale, prob};
 use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
@@ -86,6 +85,7 @@ struct Params<'k> {
     /// The scales of split q, keys, values and gradients of the output.
     scales: [RowScales<'k>; 4],
     scale: Value<'k, f32>,
+    score_scale: ScoreScale<'k>,
     /// The first query of the block.
     start: Value<'k, u32>,
     /// The first keys of the queries.
@@ -96,7 +96,8 @@ impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, grads_bf16, seq, heads, .. } = parameters;
-        let FlashBackwardParameters { kv_heads, head_dim, scale, q_map, k_map, .. } = parameters;
+        let FlashBackwardParameters { kv_heads, head_dim, scale, softcap, q_map, .. } = parameters;
+        let FlashBackwardParameters { k_map, .. } = parameters;
         let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
         let FlashBackwardParameters { q_scales, k_scales, v_scales, grad_out_scales, .. } =
             parameters;
@@ -125,6 +126,7 @@ impl<'k> Params<'k> {
             scales: [q_scales, k_scales, v_scales, grad_out_scales]
                 .map(|scales| RowScales::new(scales, [sequence, seq])),
             scale,
+            score_scale: ScoreScale::new(config.capped, scale, softcap),
             start,
             bounds,
         }
@@ -159,7 +161,7 @@ impl<'k> Params<'k> {
         let state = PipelineState::new(k);
         let grad_q = acc_row(k, config.head_dim);
         let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
-        let scale_log2 = self.scale * LOG2_E;
+        let log2 = self.score_scale.log2();
         let stats = self.stats(k);
         let [queries, grad_out] = smem.wait_resident(warpgroup(k));
         let previous = k.var(0u32);
@@ -176,7 +178,7 @@ impl<'k> Params<'k> {
             });
             previous.set(keys_stage.index);
             k.wgmma_wait_group(1);
-            probs(&stats, scale_log2, &scores);
+            self.grad_factors(&stats, log2, &scores);
             k.wgmma_wait_group(0);
             smem.release(values_stage.index);
             self.score_grads(k, &stats, tile, [&scores, &grads]);
@@ -187,19 +189,36 @@ impl<'k> Params<'k> {
         self.grad_q.write_pairs(config.target, self.start, Some(self.scale), &grad_q);
     }
 
-    /// Computes the score gradients of tile `tile` of keys from the probabilities and, in `grads`,
-    /// the gradients of the probabilities.
+    /// Replaces products by the factors of the gradients of their scores: the probabilities, times
+    /// the derivative of the cap.
+    fn grad_factors(
+        &self,
+        stats: &[[Value<'k, f32>; 2]; 2],
+        log2: Value<'k, f32>,
+        products: &[AccFragment<'k>],
+    ) {
+        self.score_scale.bend(products);
+        for fragment in products {
+            for (index, product) in fragment.iter().enumerate() {
+                let [lse, _] = stats[index / 2];
+                product.update(|bent| self.score_scale.backward(prob(bent, log2, lse), bent));
+            }
+        }
+    }
+
+    /// Computes the score gradients of tile `tile` of keys from [`Self::grad_factors`] and, in
+    /// `grads`, the gradients of the probabilities.
     fn score_grads(
         &self,
         k: &Kernel<'k>,
         stats: &[[Value<'k, f32>; 2]; 2],
         tile: Value<'k, u32>,
-        [probs, grads]: [&[AccFragment<'k>]; 2],
+        [factors, grads]: [&[AccFragment<'k>]; 2],
     ) {
-        for (probs, grads) in probs.iter().zip(grads) {
-            for (index, (prob, grad)) in probs.iter().zip(grads).enumerate() {
+        for (factors, grads) in factors.iter().zip(grads) {
+            for (index, (factor, grad)) in factors.iter().zip(grads).enumerate() {
                 let [_, delta] = stats[index / 2];
-                grad.update(|grad| (grad - delta) * prob.get());
+                grad.update(|grad| (grad - delta) * factor.get());
             }
         }
         // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
@@ -208,19 +227,5 @@ impl<'k> Params<'k> {
             apply_causal_mask(k, [self.start, key], true, grads, 0.0);
         });
         self.bounds.apply(k, key, KEYS, &[grads], 0.0);
-    }
-}
-
-/// Computes the probabilities from the scores.
-fn probs<'k>(
-    stats: &[[Value<'k, f32>; 2]; 2],
-    scale_log2: Value<'k, f32>,
-    scores: &[AccFragment<'k>],
-) {
-    for fragment in scores {
-        for (index, score) in fragment.iter().enumerate() {
-            let [lse, _] = stats[index / 2];
-            score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Causal attention of the tokens of a document to each other, after RoPE.
 //!
 //! One fused kernel (FlashAttention-2) computes it for supported head dimensions. Other dimensions
-//! and capped scores use matrix products around a softmax, which store the `seq × seq`
+//! and capped scores in f32 use matrix products around a softmax, which store the `seq × seq`
 //! probabilities.
 
 use retrograph_kernels::ops::{
@@ -98,7 +98,8 @@ impl SelfAttention {
     }
 
     fn is_fused(&self) -> bool {
-        self.softcap.is_none() && self.shape.can_be_fused(self.compute)
+        let capped_in_f32 = self.softcap.is_some() && self.compute == DType::F32;
+        !capped_in_f32 && self.shape.can_be_fused(self.compute)
     }
 
     /// The dtypes in which the operands and the gradient of the output are read: the dtype of the
@@ -136,7 +137,7 @@ impl SelfAttention {
         Operands { q, k, v }: Operands,
         dtypes: Dtypes,
     ) -> Result<(Activation, Probabilities)> {
-        let Self { shape, scale, .. } = *self;
+        let Self { shape, scale, softcap, .. } = *self;
         let terms = self.split(builder, [("q", q), ("k", k), ("v", v)])?;
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, "out", q.len(), dtypes);
@@ -152,6 +153,7 @@ impl SelfAttention {
             bounds,
             shape,
             scale,
+            softcap,
         };
         builder.launch(attention.launch())?;
         Ok((result, Probabilities::Recomputed { out: result, lse }))
@@ -222,7 +224,8 @@ impl SelfAttention {
         let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
-        let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
+        let Self { scale, softcap, window, .. } = *self;
+        let bounds = builder.sequences.bounds(window);
         let inputs = AttentionBackwardInputs {
             q,
             k,
@@ -233,6 +236,7 @@ impl SelfAttention {
             bounds,
             shape,
             scale,
+            softcap,
         };
         let in_kernels = self.compute == DType::Bf16;
         let (undone, written) = if in_kernels {

@@ -376,8 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn only_prefill_stores_capped_scores() {
+    fn only_prefill_in_f32_stores_capped_scores() {
         let model = ModelConfig { attention_softcap: Some(50.0), ..Preset::Tiny.model() };
+        let in_bf16 = InferenceConfig::frozen(model, Precision::BF16);
+        let cache_bf16 = CacheConfig { dtype: DType::Bf16, ..cache(256) };
+        let prompt = GenerationPass::prefill(&in_bf16, 16, cache_bf16).unwrap();
+        assert_eq!(count(&prompt.pass, &[&ops::PREFILL_ATTENTION_BF16]), 2);
         let config = InferenceConfig::frozen(model, Precision::F32);
         let prompt = GenerationPass::prefill(&config, 16, cache(256)).unwrap();
         assert_eq!(count(&prompt.pass, &[&ops::PREFILL_ATTENTION_F32]), 0);

@@ -23,13 +23,15 @@ pub struct AttentionGradients {
     pub v: Vec<f64>,
 }
 
-/// Causal attention: its sizes, scale and bounds.
+/// Causal attention: its sizes, scale, cap and bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct CausalAttention<'a> {
     /// The sizes.
     pub shape: AttentionShape,
     /// The softmax scale.
     pub scale: f64,
+    /// The cap of the scores.
+    pub softcap: Option<f64>,
     /// `[batch, seq]`: the first key of each query; 0 if `None`.
     pub first_keys: Option<&'a [u32]>,
 }
@@ -102,13 +104,22 @@ pub(super) fn add(to: &mut [f64], factor: f64, from: &[f64]) {
 }
 
 impl CausalAttention<'_> {
-    /// `softmax(scale · q·kᵀ)·v`.
+    /// The score of a product of a query and a key, and its derivative.
+    pub fn score(self, product: f64) -> [f64; 2] {
+        let score = self.scale * product;
+        self.softcap.map_or([score, self.scale], |cap| {
+            let tanh = (score / cap).tanh();
+            [cap * tanh, self.scale * (1.0 - tanh * tanh)]
+        })
+    }
+
+    /// `softmax(score(q·kᵀ))·v`.
     pub fn forward(self, [q, k, v]: [&[f64]; 3]) -> AttentionForward {
         let (mut out, mut lse) = (vec![0.0; q.len()], Vec::new());
         let width = self.shape.head_dim;
         for query in Query::all(self) {
             let products = query.products(q, k);
-            let scores: Vec<_> = products.iter().map(|score| self.scale * score).collect();
+            let scores: Vec<_> = products.iter().map(|product| self.score(*product)[0]).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             lse.push(max * std::f64::consts::LOG2_E + sum.log2());
@@ -122,17 +133,18 @@ impl CausalAttention<'_> {
 
     /// The gradients of [`CausalAttention::forward`] for `grad_out`.
     pub fn backward(self, [q, k, v]: [&[f64]; 3], grad_out: &[f64]) -> AttentionGradients {
-        let (width, scale) = (self.shape.head_dim, self.scale);
+        let width = self.shape.head_dim;
         let [grad_q, grad_k, grad_v] = [q, k, v].map(|operand| vec![0.0; operand.len()]);
         let mut grads = AttentionGradients { q: grad_q, k: grad_k, v: grad_v };
         for query in Query::all(self) {
-            let scores: Vec<_> = query.products(q, k).iter().map(|score| scale * score).collect();
+            let products = query.products(q, k);
+            let scores: Vec<_> = products.iter().map(|product| self.score(*product)[0]).collect();
             let probs = distribution(&scores);
             let grad_probs = query.products(grad_out, v);
             let mean = dot(&probs, &grad_probs);
-            for (token, (prob, grad_prob)) in (query.first..).zip(probs.iter().zip(&grad_probs)) {
-                let start = query.key_offset(token);
-                let grad_score = prob * (grad_prob - mean) * scale;
+            for (j, (prob, grad_prob)) in probs.iter().zip(&grad_probs).enumerate() {
+                let start = query.key_offset(query.first + j);
+                let grad_score = prob * (grad_prob - mean) * self.score(products[j])[1];
                 add(&mut grads.q[query.offset()..][..width], grad_score, &k[start..][..width]);
                 add(&mut grads.k[start..][..width], grad_score, query.row(q));
                 add(&mut grads.v[start..][..width], *prob, query.row(grad_out));

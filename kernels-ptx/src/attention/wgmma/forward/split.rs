@@ -29,7 +29,7 @@ impl<'k> Params<'k> {
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
-        let softmax = OnlineSoftmax::new(k, self.scale.softmax);
+        let softmax = OnlineSoftmax::new(k, self.scale.factor);
         let [q_scales, k_scales, v_scales] = self.scales.expect("split operands have scales");
         let rows = q_scales.of_rows(self.start);
         let [queries] = smem.wait_resident(warpgroup);

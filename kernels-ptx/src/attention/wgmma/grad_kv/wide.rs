@@ -1,16 +1,15 @@
 //! The gradients of k and v of heads of more than 128 elements: registers hold one gradient of 64
 //! keys, so a block has 64. The first warpgroup computes the probabilities and the gradient of v;
-//! the second one computes, from these probabilities, the score gradients and the gradient of k.
-
-use std::f32::consts::LOG2_E;
+//! the second one computes, from its factors, the score gradients and the gradient of k.
 
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
-use super::{Config, Params, QUERIES, for_each_element};
+use super::{Config, Params, QUERIES, for_each_element, for_each_fragment};
 use crate::attention::mma::pack_fragments;
+use crate::attention::score_scale::prob;
 use crate::attention::wgmma::smem::Smem;
 use crate::attention::wgmma::{multiply, multiply_transposed, warpgroup};
-use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
+use crate::primitives::mma::{acc_row, fragment_column};
 use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
@@ -23,8 +22,8 @@ impl<'k> Params<'k> {
         let state = PipelineState::new(k);
         let grad = acc_row(k, config.head_dim);
         let acc = acc_row(k, QUERIES);
-        let scale_log2 = self.scale * LOG2_E;
-        let (warpgroup, shared_probs) = (warpgroup(k), SharedProbs::new(k));
+        let log2 = self.score_scale.log2();
+        let (warpgroup, factors_smem) = (warpgroup(k), GradFactors::new(k));
         let is_first = warpgroup.eq(0);
         // Keys for the first warpgroup, values for the second one.
         let resident = smem.wait_resident_tile(warpgroup);
@@ -49,18 +48,23 @@ impl<'k> Params<'k> {
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(0);
             k.when(is_first, || {
-                for_each_element(stats, &acc, |score, [lse, _], _| {
-                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
+                self.score_scale.bend(&acc);
+                for_each_fragment(stats, &acc, |fragment, stats, j| {
+                    let factors = [0, 1, 2, 3].map(|i: usize| {
+                        let ([lse, _], bent) = (stats[i % 2], fragment[i].get());
+                        fragment[i].update(|bent| prob(bent, log2, lse));
+                        self.score_scale.backward(fragment[i].get(), bent)
+                    });
+                    factors_smem.write(j, factors);
                 });
                 self.mask(query, QUERIES, &[&acc]);
-                shared_probs.write(&acc);
             });
             // Outside of the branches: a barrier is one instruction for all threads of a block.
             k.barrier();
             k.when(!is_first, || {
-                let probs = shared_probs.read(acc.len());
+                let factors = factors_smem.read(acc.len());
                 for_each_element(stats, &acc, |grad, [_, delta], [j, i]| {
-                    grad.update(|grad| (grad - delta) * probs[j][i]);
+                    grad.update(|grad| (grad - delta) * factors[j][i]);
                 });
                 self.mask(query, QUERIES, &[&acc]);
             });
@@ -68,7 +72,7 @@ impl<'k> Params<'k> {
             let factors = pack_fragments(config.target, &acc);
             let multiplied = smem.streamed_tile(is_first.select(grad_out, q));
             multiply(k, &factors, multiplied, &grad);
-            shared_probs.advance();
+            factors_smem.advance();
         });
         k.wgmma_wait_group(0);
         k.when_else(
@@ -79,24 +83,25 @@ impl<'k> Params<'k> {
     }
 }
 
-/// Probabilities in shared memory. Both warpgroups have the same fragments, so a thread reads what
-/// one thread has written. Of the two buffers, one is written while the other one may still be
+/// The factors of the gradients of scores in shared memory: probabilities, times the derivative of
+/// the cap. Both warpgroups have the same fragments, so a thread reads what one thread has written.
+/// Of the two buffers, one is written while the other one may still be
 /// read, so one barrier per tile is enough.
-struct SharedProbs<'k> {
+struct GradFactors<'k> {
     /// The fragments of this thread in the first buffer.
     smem: Shared<'k, f32>,
     /// The element of the buffer of the current tile.
     buffer: Var<'k, u32>,
 }
 
-impl<'k> SharedProbs<'k> {
+impl<'k> GradFactors<'k> {
     /// Elements from one fragment of a thread to the next.
     const STRIDE: u32 = WARPGROUP_THREADS * 4;
     /// Elements of a buffer.
     const BUFFER: u32 = QUERIES / 8 * Self::STRIDE;
 
     fn new(k: &Kernel<'k>) -> Self {
-        let smem = k.shared("probs", (2 * Self::BUFFER) as usize);
+        let smem = k.shared("grad_factors", (2 * Self::BUFFER) as usize);
         let thread = k.tid_x() & (WARPGROUP_THREADS - 1);
         Self { smem: smem.at(thread * 4), buffer: k.var(0u32) }
     }
@@ -106,11 +111,9 @@ impl<'k> SharedProbs<'k> {
         self.buffer.update(|buffer| buffer ^ Self::BUFFER);
     }
 
-    fn write(&self, probs: &[AccFragment<'k>]) {
-        let smem = self.smem.at(self.buffer.get());
-        for (j, fragment) in (0..).zip(probs) {
-            smem.store_vec4(j * Self::STRIDE, fragment.map(|prob| prob.get()));
-        }
+    /// Writes fragment `j`.
+    fn write(&self, j: usize, factors: [Value<'k, f32>; 4]) {
+        self.smem.at(self.buffer.get()).store_vec4(j as u32 * Self::STRIDE, factors);
     }
 
     /// Reads `count` fragments.

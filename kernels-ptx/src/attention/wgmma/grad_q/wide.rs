@@ -2,11 +2,9 @@
 //! the resident tiles: two for keys, which the product at the end of a tile still reads, and one
 //! for values.
 
-use std::f32::consts::LOG2_E;
-
 use retrograph_ptx::build::Kernel;
 
-use super::{Config, KEYS, Params, probs};
+use super::{Config, KEYS, Params};
 use crate::attention::mma::pack_fragments;
 use crate::attention::wgmma::smem::{Smem, SmemLayout};
 use crate::attention::wgmma::{multiply, multiply_transposed, warpgroup};
@@ -37,7 +35,7 @@ impl<'k> Params<'k> {
         let (keys_state, values_state) = (PipelineState::new(k), PipelineState::new(k));
         let grad_q = acc_row(k, config.head_dim);
         let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
-        let scale_log2 = self.scale * LOG2_E;
+        let log2 = self.score_scale.log2();
         let stats = self.stats(k);
         let [queries, grad_out] = keys_smem.wait_resident(warpgroup(k));
         let previous = k.var(0u32);
@@ -54,7 +52,7 @@ impl<'k> Params<'k> {
             });
             previous.set(keys_stage.index);
             k.wgmma_wait_group(1);
-            probs(&stats, scale_log2, &scores);
+            self.grad_factors(&stats, log2, &scores);
             k.wgmma_wait_group(0);
             values_smem.release(values_stage.index);
             self.score_grads(k, &stats, tile, [&scores, &grads]);
