@@ -185,7 +185,7 @@ fn gradients_of_capped_scores_in_bf16_stay_near_those_in_f32() {
 fn fused_products_keep_the_loss_and_the_gradients() {
     let lora = |targets| {
         let lora = LoraConfig { targets, ..LoraConfig::new(8, 12.0) };
-        let mut config = TrainingConfig { batch: 16, ..large(Mode::Lora(lora), Precision::BF16) };
+        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), Precision::BF16) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
