@@ -40,7 +40,7 @@ pub static FUSED_ATTENTION_F32: Kernel =
 ///
 /// q, k and v are all f32 or all bf16, and are multiplied in that type. In bf16 the weights
 /// `exp(score − max)` are rounded, but not their sum. A row whose scores have a NaN or a positive
-/// infinity, or only negative infinities, becomes NaN.
+/// infinity, or only negative infinities, becomes NaN; with a cap, only a NaN does that.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAttention<B, O = View<B, f32>> {
     /// `[batch, seq, heads, head_dim]`, read.

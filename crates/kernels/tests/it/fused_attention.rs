@@ -122,6 +122,19 @@ fn extreme_caps_are_those_of_no_scores_and_of_no_cap() {
 }
 
 #[test]
+fn an_infinite_score_becomes_the_cap() {
+    let mut data = Data::new("fused attention infinite scores");
+    for sizes in CAPPED.into_iter().filter(|[_, seq, ..]| *seq > 1) {
+        let mut case = Case { softcap: Some(2.0), ..Case::new(&mut data, DType::Bf16, sizes) };
+        // The first element of a query in the middle, against keys of both signs.
+        case.q[sizes[1] / 2 * sizes[2] * sizes[4]] = f32::INFINITY;
+        let (found, expected) = (case.run(1), case.expected());
+        within(&found.out, &expected.values.out, &expected.bounds.out, "out");
+        within(&found.lse, &expected.values.lse, &expected.bounds.lse, "lse");
+    }
+}
+
+#[test]
 fn heads_of_64_96_128_and_256_use_wgmma_on_hopper() {
     for (head_dim, expected) in
         [(32, false), (64, true), (96, true), (104, false), (128, true), (200, false), (256, true)]
