@@ -64,7 +64,7 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
             loader.fetch(next);
             let scores = acc_row(k, TILE_ROWS);
             warp.multiply_transposed([q_tile, k_tile], &scores);
-            params.scale.bend(&scores);
+            params.scale.apply_tanh(&scores);
             let crosses_diagonal = (key + (TILE_ROWS - 1)).gt(start);
             k.when(crosses_diagonal, || {
                 apply_causal_mask(k, [start, key], true, &scores, f32::NEG_INFINITY);

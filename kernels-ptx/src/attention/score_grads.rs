@@ -50,7 +50,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
     /// derivative of the cap.
     pub(super) fn compute(&self, scores: &[AccFragment<'k>], grads: &[AccFragment<'k>]) {
         let (first, scale) = (fragment_column(&self.kernel), &self.params.score_scale);
-        scale.bend(scores);
+        scale.apply_tanh(scores);
         for (j, (scores, grads)) in (0..).zip(scores.iter().zip(grads)) {
             let pairs = match &self.stats {
                 QueryStats::Rows(pairs) => *pairs,
@@ -64,9 +64,9 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
                     Side::Queries => pairs[index / 2],
                     Side::Keys => pairs[index % 2],
                 };
-                let bent = score.get();
-                score.update(|bent| prob(bent, self.log2, lse));
-                grad.update(|grad| scale.backward((grad - delta) * score.get(), bent));
+                let t = score.get();
+                score.update(|t| prob(t, self.log2, lse));
+                grad.update(|grad| scale.backward((grad - delta) * score.get(), t));
             }
         }
     }

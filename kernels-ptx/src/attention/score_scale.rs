@@ -11,10 +11,10 @@ use crate::primitives::softcap::tanh;
 const MAX_CAP: f32 = 1e30;
 
 /// How products of queries and keys become scores and probabilities: a score is `scale · product`,
-/// or `cap · t` with the bent product `t = tanh(scale · product ÷ cap)`.
+/// or, with a cap, `cap · t` with `t = tanh(scale · product ÷ cap)`.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreScale<'k> {
-    /// The factor from products, bent if there is a cap, to scores: the scale, or the cap.
+    /// The factor from products, or t, to scores: the scale, or the cap.
     pub(super) factor: Value<'k, f32>,
     /// The scale ÷ the cap, if there is one.
     ratio: Option<Value<'k, f32>>,
@@ -36,32 +36,31 @@ impl<'k> ScoreScale<'k> {
         self.ratio.is_some()
     }
 
-    /// Bends products, if there is a cap.
-    pub(super) fn bend(&self, products: &[AccFragment<'k>]) {
+    /// Replaces products by t, if there is a cap.
+    pub(super) fn apply_tanh(&self, products: &[AccFragment<'k>]) {
         let Some(ratio) = self.ratio else { return };
         for product in products.iter().flatten() {
             product.update(|product| tanh(product * ratio));
         }
     }
 
-    /// The factor from bent products to exponents of 2.
+    /// The factor from products, or t, to exponents of 2.
     pub(super) fn log2(&self) -> Value<'k, f32> {
         self.factor * LOG2_E
     }
 
-    /// The score gradient from the gradient of a score: times the derivative of the cap, from the
-    /// bent product.
-    pub(super) fn backward(&self, grad: Value<'k, f32>, bent: Value<'k, f32>) -> Value<'k, f32> {
-        self.ratio.map_or(grad, |_| grad * (-bent).fma(bent, 1.0))
+    /// The gradient of `scale · product` from that of the score: times `1 − t²`, if there is a cap.
+    pub(super) fn backward(&self, grad: Value<'k, f32>, t: Value<'k, f32>) -> Value<'k, f32> {
+        self.ratio.map_or(grad, |_| grad * (-t).fma(t, 1.0))
     }
 }
 
-/// The probability of a bent product, from [`ScoreScale::log2`] and the log-sum-exp of its query to
-/// base 2.
+/// The probability of a product, or t, from [`ScoreScale::log2`] and the log-sum-exp of its query
+/// to base 2.
 pub(super) fn prob<'k>(
-    bent: Value<'k, f32>,
+    t: Value<'k, f32>,
     log2: Value<'k, f32>,
     lse: Value<'k, f32>,
 ) -> Value<'k, f32> {
-    bent.fma(log2, -lse).exp2_ftz()
+    t.fma(log2, -lse).exp2_ftz()
 }

@@ -95,7 +95,7 @@ fn capped_scores_match_their_references_and_repeat_their_bits() {
         let mut case = Case::new(&mut data, DType::Bf16, sizes);
         let scale = case.scale;
         let without = case.run(1).all();
-        // Scores of a few units, bent, nearly linear and saturated.
+        // Scores of a few units: curved, nearly linear and saturated.
         for (cap, factor) in [(0.5, 1.0), (50.0, 1.0), (5.0, 20.0)] {
             (case.softcap, case.scale) = (Some(cap), factor * scale);
             let results = case.run(1);

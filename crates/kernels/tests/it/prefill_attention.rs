@@ -187,8 +187,8 @@ fn scores_with_a_cap_match_the_reference() {
         let plain = Case::new(&mut data, Format::Bf16, sizes, tokens);
         let capped = |cap| Case { softcap: Some(cap), ..plain.clone() };
         // Scores of up to a few units, in the series and beyond it, and then of hundreds.
-        let bent = capped(0.5).check("bent");
-        assert_ne!(bent, plain.run(), "the cap has no effect");
+        let curved = capped(0.5).check("curved");
+        assert_ne!(curved, plain.run(), "the cap has no effect");
         capped(50.0).check("nearly linear");
         Case { scale: 30.0, ..capped(50.0) }.check("saturated");
         Case { window: Some(33), ..capped(2.0) }.check("in a window");

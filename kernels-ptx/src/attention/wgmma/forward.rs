@@ -205,7 +205,7 @@ impl<'k> Params<'k> {
             apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
         };
         k.range(first, last, 1, |tile| {
-            self.scale.bend(&scores);
+            self.scale.apply_tanh(&scores);
             if several_cross {
                 k.when(tile.ge(diagonal), || mask_causal(tile));
             }
@@ -225,7 +225,7 @@ impl<'k> Params<'k> {
             let next = tile + smem.pairs();
             k.when(smem.copies & next.le(last), || self.copy(smem, next * keys_of_tile));
         });
-        self.scale.bend(&scores);
+        self.scale.apply_tanh(&scores);
         if several_cross {
             mask_causal(last);
         } else {

@@ -236,13 +236,13 @@ impl<'k> Params<'k> {
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(1);
             if self.score_scale.is_capped() {
-                self.score_scale.bend(&scores);
+                self.score_scale.apply_tanh(&scores);
                 k.wgmma_wait_group(0);
                 for_each_element(stats, &grads, |grad, [lse, delta], [j, i]| {
-                    let bent = scores[j][i].get();
-                    scores[j][i].update(|bent| prob(bent, log2, lse));
+                    let t = scores[j][i].get();
+                    scores[j][i].update(|t| prob(t, log2, lse));
                     let ds = |grad| (grad - delta) * scores[j][i].get();
-                    grad.update(|grad| self.score_scale.backward(ds(grad), bent));
+                    grad.update(|grad| self.score_scale.backward(ds(grad), t));
                 });
             } else {
                 for_each_element(stats, &scores, |score, [lse, _], _| {

@@ -197,11 +197,11 @@ impl<'k> Params<'k> {
         log2: Value<'k, f32>,
         products: &[AccFragment<'k>],
     ) {
-        self.score_scale.bend(products);
+        self.score_scale.apply_tanh(products);
         for fragment in products {
             for (index, product) in fragment.iter().enumerate() {
                 let [lse, _] = stats[index / 2];
-                product.update(|bent| self.score_scale.backward(prob(bent, log2, lse), bent));
+                product.update(|t| self.score_scale.backward(prob(t, log2, lse), t));
             }
         }
     }

@@ -48,12 +48,12 @@ impl<'k> Params<'k> {
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(0);
             k.when(is_first, || {
-                self.score_scale.bend(&acc);
+                self.score_scale.apply_tanh(&acc);
                 for_each_fragment(stats, &acc, |fragment, stats, j| {
                     let factors = [0, 1, 2, 3].map(|i: usize| {
-                        let ([lse, _], bent) = (stats[i % 2], fragment[i].get());
-                        fragment[i].update(|bent| prob(bent, log2, lse));
-                        self.score_scale.backward(fragment[i].get(), bent)
+                        let ([lse, _], t) = (stats[i % 2], fragment[i].get());
+                        fragment[i].update(|t| prob(t, log2, lse));
+                        self.score_scale.backward(fragment[i].get(), t)
                     });
                     factors_smem.write(j, factors);
                 });
