@@ -14,7 +14,7 @@
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::KvCacheShape;
 
-use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling};
+use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling, fuses_softcap};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +128,7 @@ impl AttentionSpec {
     pub(crate) fn has_fused_prefill(&self, cache: DType) -> bool {
         let Self { heads, kv_heads, head_dim, softcap, .. } = *self;
         let shape = KvCacheShape { capacity: 0, heads, kv_heads, head_dim };
-        shape.can_prefill_fused(cache) && (softcap.is_none() || cache == DType::Bf16)
+        fuses_softcap(softcap, cache) && shape.can_prefill_fused(cache)
     }
 }
 

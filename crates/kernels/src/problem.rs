@@ -111,7 +111,7 @@ pub struct RowsProblem {
 }
 
 /// Attention without stored probabilities.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionProblem {
     /// Batch × heads.
     pub planes: u32,

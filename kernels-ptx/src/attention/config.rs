@@ -27,7 +27,7 @@ impl Pass {
     }
 }
 
-/// Whether there is a cap of scores, with the index of the first entry of each.
+/// Entries without and with a cap of scores: whether they have one, and the index of the first.
 pub(super) fn caps(family: &FlashAttention) -> impl Iterator<Item = (bool, usize)> {
     let capped = (family.dtype == DType::Bf16).then_some((true, family.first_capped_entry()));
     iter::once((false, 0)).chain(capped)

@@ -49,7 +49,7 @@ impl<'k> ScoreScale<'k> {
         self.factor * LOG2_E
     }
 
-    /// The gradient of `scale · product` from that of the score: times `1 − t²`, if there is a cap.
+    /// Multiplies the gradient of a score by the derivative of the cap, `1 − t²`, if there is one.
     pub(super) fn backward(&self, grad: Value<'k, f32>, t: Value<'k, f32>) -> Value<'k, f32> {
         self.ratio.map_or(grad, |_| grad * (-t).fma(t, 1.0))
     }

@@ -1,11 +1,10 @@
 //! The configuration of a training run.
 
-use retrograph_kernels::DType;
 use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
-use super::precision::is_bf16;
+use super::precision::{fuses_softcap, is_bf16};
 use super::{Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
 use crate::error::Result;
 
@@ -55,8 +54,7 @@ impl TrainingConfig {
     /// on whether scores are capped. Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
         let dtype = self.precision.dtype;
-        let capped_in_f32 = self.model.attention_softcap.is_some() && dtype == DType::F32;
-        !capped_in_f32 && self.attention().can_be_fused(dtype)
+        fuses_softcap(self.model.attention_softcap, dtype) && self.attention().can_be_fused(dtype)
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.

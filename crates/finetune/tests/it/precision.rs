@@ -241,7 +241,7 @@ fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
 
 fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precisions: &[Precision]) {
     let rows = |precision| {
-        let mut config = TrainingConfig { batch: 16, ..large(Mode::Lora(lora), precision) };
+        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
@@ -257,7 +257,7 @@ fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precision
                 gradients(&dequantized, None)
             }
         };
-        for micro_batch in [None, Some(8)] {
+        for micro_batch in [None, Some(16)] {
             let found = gradients(&rows(precision), micro_batch);
             assert_eq!(found.len(), expected.len());
             for ((name, found), (_, expected)) in found.iter().zip(&expected) {

@@ -278,9 +278,14 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             grad_out_map,
         };
         let arguments = parameters.into_arguments();
-        let softcap = softcap.is_some();
-        let problem = AttentionProblem { softcap, tensor_maps, ..Default::default() };
-        let problem = AttentionProblem { planes, seq, head_dim, ..problem };
+        let problem = AttentionProblem {
+            planes,
+            seq,
+            head_dim,
+            tensor_maps,
+            starts_in_tile: false,
+            softcap: softcap.is_some(),
+        };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

@@ -124,9 +124,14 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         };
         let arguments = parameters.into_arguments();
         let planes = batch * heads;
-        let softcap = softcap.is_some();
-        let problem = AttentionProblem { softcap, tensor_maps, ..Default::default() };
-        let problem = AttentionProblem { planes, seq, head_dim, ..problem };
+        let problem = AttentionProblem {
+            planes,
+            seq,
+            head_dim,
+            tensor_maps,
+            starts_in_tile: false,
+            softcap: softcap.is_some(),
+        };
         Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }

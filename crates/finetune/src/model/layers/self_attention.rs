@@ -15,7 +15,7 @@ use retrograph_runtime::{BufferId, Slice};
 use super::activation::{Activation, Dtypes};
 use super::rope::{RotaryEmbedding, Rotation};
 use super::{Builder, PassConfig, linear};
-use crate::config::MIN_SPLIT_ROWS;
+use crate::config::{MIN_SPLIT_ROWS, fuses_softcap};
 use crate::error::Result;
 use crate::spec::AttentionSpec;
 
@@ -98,8 +98,7 @@ impl SelfAttention {
     }
 
     fn is_fused(&self) -> bool {
-        let capped_in_f32 = self.softcap.is_some() && self.compute == DType::F32;
-        !capped_in_f32 && self.shape.can_be_fused(self.compute)
+        fuses_softcap(self.softcap, self.compute) && self.shape.can_be_fused(self.compute)
     }
 
     /// The dtypes in which the operands and the gradient of the output are read: the dtype of the

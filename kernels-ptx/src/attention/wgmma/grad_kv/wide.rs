@@ -1,6 +1,7 @@
 //! The gradients of k and v of heads of more than 128 elements: registers hold one gradient of 64
-//! keys, so a block has 64. The first warpgroup computes the probabilities and the gradient of v;
-//! the second one computes, from its factors, the score gradients and the gradient of k.
+//! keys, so a block has 64. The first warpgroup computes the probabilities and the gradient of v,
+//! and writes the factors of the score gradients to shared memory; the second one computes the
+//! score gradients and the gradient of k.
 
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
@@ -69,9 +70,9 @@ impl<'k> Params<'k> {
                 self.mask(query, QUERIES, &[&acc]);
             });
             // The probabilities for the gradient of v, the score gradients for the gradient of k.
-            let factors = pack_fragments(config.target, &acc);
+            let fragments = pack_fragments(config.target, &acc);
             let multiplied = smem.streamed_tile(is_first.select(grad_out, q));
-            multiply(k, &factors, multiplied, &grad);
+            multiply(k, &fragments, multiplied, &grad);
             factors_smem.advance();
         });
         k.wgmma_wait_group(0);
@@ -83,10 +84,10 @@ impl<'k> Params<'k> {
     }
 }
 
-/// The factors of the gradients of scores in shared memory: probabilities, times the derivative of
-/// the cap. Both warpgroups have the same fragments, so a thread reads what one thread has written.
-/// Of the two buffers, one is written while the other one may still be
-/// read, so one barrier per tile is enough.
+/// The factors of the score gradients in shared memory: probabilities, times the derivative of the
+/// cap. Both warpgroups have the same fragments, so a thread reads what one thread has written. Of
+/// the two buffers, one is written while the other one may still be read, so one barrier per tile
+/// is enough.
 struct GradFactors<'k> {
     /// The fragments of this thread in the first buffer.
     smem: Shared<'k, f32>,
