@@ -12,9 +12,10 @@
 //! ```
 
 use retrograph_kernels::DType;
+use retrograph_kernels::attention::supports_softcap;
 use retrograph_kernels::ops::KvCacheShape;
 
-use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling, fuses_softcap};
+use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +129,7 @@ impl AttentionSpec {
     pub(crate) fn has_fused_prefill(&self, cache: DType) -> bool {
         let Self { heads, kv_heads, head_dim, softcap, .. } = *self;
         let shape = KvCacheShape { capacity: 0, heads, kv_heads, head_dim };
-        fuses_softcap(softcap, cache) && shape.can_prefill_fused(cache)
+        shape.can_prefill_fused(cache) && (softcap.is_none() || supports_softcap(cache))
     }
 }
 

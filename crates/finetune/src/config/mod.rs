@@ -26,7 +26,7 @@ pub use mode::Mode;
 pub use model::{GatedActivation, ModelConfig, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};
 pub use precision::{F16Copies, Precision, Quantization, parse_dtype};
-pub(crate) use precision::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS, dtype_name, fuses_softcap, is_bf16};
+pub(crate) use precision::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS, dtype_name, is_bf16};
 pub use preference::DpoConfig;
 pub use preset::{BYTE_VOCABULARY, Preset};
 pub use projection::Projection;

@@ -33,11 +33,6 @@ pub(crate) fn is_bf16(field: &'static str, dtype: DType) -> crate::Result<bool> 
     Ok(dtype == DType::Bf16)
 }
 
-/// Whether fused attention in `dtype` supports this cap of the scores.
-pub(crate) fn fuses_softcap(softcap: Option<f32>, dtype: DType) -> bool {
-    softcap.is_none() || dtype == DType::Bf16
-}
-
 /// Dtypes in files: `f32` or `bf16`.
 pub(crate) mod dtype_name {
     use retrograph_kernels::DType;

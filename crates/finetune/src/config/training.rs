@@ -1,10 +1,11 @@
 //! The configuration of a training run.
 
+use retrograph_kernels::attention::supports_softcap;
 use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
-use super::precision::{fuses_softcap, is_bf16};
+use super::precision::is_bf16;
 use super::{Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
 use crate::error::Result;
 
@@ -54,7 +55,8 @@ impl TrainingConfig {
     /// on whether scores are capped. Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
         let dtype = self.precision.dtype;
-        fuses_softcap(self.model.attention_softcap, dtype) && self.attention().can_be_fused(dtype)
+        let caps = self.model.attention_softcap.is_none() || supports_softcap(dtype);
+        caps && self.attention().can_be_fused(dtype)
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.

@@ -63,13 +63,18 @@ pub(super) fn dispatch(
     })
 }
 
+/// Whether fused attention with operands in `dtype` supports a cap of the scores.
+pub fn supports_softcap(dtype: DType) -> bool {
+    dtype == DType::Bf16
+}
+
 /// Returns the cap of the scores for a kernel with operands in `dtype`: 0 for none.
 pub(super) fn check_softcap(
     check: Check,
     softcap: Option<f32>,
     dtype: DType,
 ) -> Result<f32, KernelError> {
-    if softcap.is_some() && dtype != DType::Bf16 {
+    if softcap.is_some() && !supports_softcap(dtype) {
         let (kernel, compute) = (check.0, DType::Bf16);
         let help = "capped scores need operands in bf16";
         return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });

@@ -49,6 +49,7 @@ pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheValues, 
 pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE};
 pub use decode::{DecodeAttention, DecodeAttentionCombine, LoraUpdate, QkNormRope, QkvProjection};
 pub use forward::{FUSED_ATTENTION_BF16, FUSED_ATTENTION_F32, FusedAttention};
+pub use fused::supports_softcap;
 pub use kv_cache_append::{KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KvCache, KvCacheAppend};
 pub use prefill::{PREFILL_ATTENTION_BF16, PREFILL_ATTENTION_F32, PrefillAttention};
 pub use shape::AttentionShape;

@@ -4,6 +4,7 @@
 //! and capped scores in f32 use matrix products around a softmax, which store the `seq × seq`
 //! probabilities.
 
+use retrograph_kernels::attention::supports_softcap;
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
     AttentionGradQ, AttentionGradV, AttentionRope, AttentionScores, AttentionShape,
@@ -15,7 +16,7 @@ use retrograph_runtime::{BufferId, Slice};
 use super::activation::{Activation, Dtypes};
 use super::rope::{RotaryEmbedding, Rotation};
 use super::{Builder, PassConfig, linear};
-use crate::config::{MIN_SPLIT_ROWS, fuses_softcap};
+use crate::config::MIN_SPLIT_ROWS;
 use crate::error::Result;
 use crate::spec::AttentionSpec;
 
@@ -98,7 +99,8 @@ impl SelfAttention {
     }
 
     fn is_fused(&self) -> bool {
-        fuses_softcap(self.softcap, self.compute) && self.shape.can_be_fused(self.compute)
+        let caps = self.softcap.is_none() || supports_softcap(self.compute);
+        caps && self.shape.can_be_fused(self.compute)
     }
 
     /// The dtypes in which the operands and the gradient of the output are read: the dtype of the
