@@ -44,39 +44,14 @@ def by_sdpa(torch, backend):
     return lambda seq: attention
 
 
-def by_flex(torch, cap):
-    """The same with capped scores by FlexAttention."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+def capped(torch, cap):
+    """Returns such functions by variant, with capped scores."""
+    from capped import by_flex, by_products
 
-    def capped(score, batch, head, query, key):
-        return cap * torch.tanh(score / cap)
-
-    def make(seq):
-        mask = create_block_mask(lambda batch, head, query, key: query >= key, None, None, seq, seq)
-        compiled = torch.compile(flex_attention, dynamic=False)
-        return lambda q, k, v, enable_gqa: compiled(
-            q, k, v, score_mod=capped, block_mask=mask, enable_gqa=enable_gqa
-        )
-
-    return make
-
-
-def by_products(torch, cap):
-    """The same by products around a softmax, as in transformers."""
-
-    def make(seq):
-        later = torch.ones(seq, seq, device="cuda", dtype=torch.bool).triu(1)
-
-        def attention(q, k, v, enable_gqa):
-            group = q.shape[1] // k.shape[1]
-            k, v = (tensor.repeat_interleave(group, 1) for tensor in (k, v))
-            scores = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
-            scores = (cap * torch.tanh(scores / cap)).masked_fill(later, float("-inf"))
-            return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
-
-        return torch.compile(attention, dynamic=False)
-
-    return make
+    return {
+        "flex": lambda seq: by_flex(seq, cap),
+        "compiled": lambda seq: torch.compile(by_products(seq, cap), dynamic=False),
+    }
 
 
 def passes(torch, size, make_attention):
@@ -110,7 +85,7 @@ def main():
     if arguments.softcap is None:
         variants = {name: by_sdpa(torch, backend) for name, backend in BACKENDS.items()}
     else:
-        variants = {"flex": by_flex(torch, arguments.softcap), "compiled": by_products(torch, arguments.softcap)}
+        variants = capped(torch, arguments.softcap)
     about = machine()
     for size in arguments.sizes:
         for variant, make_attention in variants.items():

@@ -10,7 +10,7 @@ import statistics
 import time
 
 from common import captured, emit, list_of, machine, parser, require_torch, summary
-from step import Step, options, with_step
+from step import Step, options, parse_step, with_step
 
 VARIANTS = ("captured", "compiled")
 # DistributedDataParallel measures its buckets in the first steps.
@@ -21,7 +21,7 @@ def parse():
     made = with_step(parser(__doc__))
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
     made.add_argument("--all-reduce", type=list_of(float), default=[], metavar="MIB", help="sizes to time")
-    arguments = made.parse_args()
+    arguments = parse_step(made)
     unknown = set(arguments.variants) - set(VARIANTS)
     if unknown:
         made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
@@ -74,7 +74,7 @@ def built(torch, variant, arguments, together):
     torch._dynamo.reset()
     torch.manual_seed(0)
     with torch.device("cuda"):
-        model = Transformer(options(arguments, torch, False), arguments.size[1])
+        model = Transformer(options(arguments, torch, variant), arguments.size[1])
     run = torch.compile(model, dynamic=False) if variant == "compiled" else model
     if not together:
         return Step(torch, run, arguments), 3

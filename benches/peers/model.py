@@ -1,4 +1,4 @@
-"""The peer's transformer: RMSNorm, RoPE, grouped-query attention, SwiGLU, biases on q, k and v.
+"""The peer's transformer: RMSNorm, RoPE, grouped-query attention, SwiGLU, biases on q, k and v; or Gemma 2.
 
 The output projection is the token embedding. Weights are random. The products of one input (q, k and v; gate and up) are
 one product each if they are merged.
@@ -6,6 +6,7 @@ one product each if they are merged.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,18 @@ from torch import nn
 PROJECTIONS = ("q", "k", "v", "o", "gate", "up", "down")
 ROPE_BASE = 1e6
 EPSILON = 1e-6
+
+
+@dataclass
+class Gemma2:
+    """What a Gemma 2 has instead: heads of their own size, caps, sliding windows, norms after attention and MLP, GELU."""
+
+    head_dim: int
+    query_pre_attn_scalar: float
+    attn_logit_softcapping: float
+    final_logit_softcapping: float
+    # Of every second layer, from the first on.
+    sliding_window: int
 
 
 @dataclass
@@ -32,20 +45,27 @@ class Options:
     targets: tuple
     rank: int
     merged: bool
+    gemma2: Gemma2 = None
+    # Whether capped attention is FlexAttention instead of products around a softmax.
+    flex: bool = False
 
     @property
     def head_dim(self):
-        return self.hidden // self.heads
+        return self.gemma2.head_dim if self.gemma2 else self.hidden // self.heads
 
 
 class Norm(nn.Module):
-    """RMSNorm."""
+    """RMSNorm. A Gemma 2 stores the weights minus 1, and multiplies in f32."""
 
     def __init__(self, options):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(options.hidden, dtype=options.dtype))
+        self.minus_one = options.gemma2 is not None
+        initial = torch.zeros if self.minus_one else torch.ones
+        self.weight = nn.Parameter(initial(options.hidden, dtype=options.dtype))
 
     def forward(self, x):
+        if self.minus_one:
+            return F.rms_norm(x.float(), self.weight.shape, 1.0 + self.weight.float(), EPSILON).type_as(x)
         return F.rms_norm(x, self.weight.shape, self.weight, EPSILON)
 
 
@@ -116,18 +136,40 @@ def rope_tables(positions, head_dim, dtype):
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
+def plain_attention(q, k, v, enable_gqa):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=enable_gqa)
+
+
+def attention_of_layers(options, seq):
+    """Returns the attention of even and of odd layers for sequences of `seq` tokens."""
+    gemma2 = options.gemma2
+    if gemma2 is None:
+        return plain_attention, plain_attention
+    from capped import by_flex, by_products
+
+    make = by_flex if options.flex else by_products
+    scaled = (seq, gemma2.attn_logit_softcapping, gemma2.query_pre_attn_scalar**-0.5)
+    whole = make(*scaled)
+    return make(*scaled, gemma2.sliding_window) if gemma2.sliding_window < seq else whole, whole
+
+
 class Layer(nn.Module):
     """Attention and MLP."""
 
-    def __init__(self, options):
+    def __init__(self, options, attention):
         super().__init__()
         hidden, intermediate = options.hidden, options.intermediate
-        kv_width = options.kv_heads * options.head_dim
-        self.head_dim = options.head_dim
+        gemma2 = options.gemma2 is not None
+        q_width, kv_width = (heads * options.head_dim for heads in (options.heads, options.kv_heads))
+        self.head_dim, self.attention = options.head_dim, attention
+        self.activation = partial(F.gelu, approximate="tanh") if gemma2 else F.silu
         self.attention_norm, self.mlp_norm = Norm(options), Norm(options)
-        widths = {"q": hidden, "k": kv_width, "v": kv_width}
-        self.qkv = Projections(options, hidden, widths, bias=True)
-        self.o = Projections(options, hidden, {"o": hidden})
+        self.post_attention_norm, self.post_mlp_norm = (
+            Norm(options) if gemma2 else nn.Identity() for _ in range(2)
+        )
+        widths = {"q": q_width, "k": kv_width, "v": kv_width}
+        self.qkv = Projections(options, hidden, widths, bias=not gemma2)
+        self.o = Projections(options, q_width, {"o": hidden})
         self.gate_up = Projections(options, hidden, {"gate": intermediate, "up": intermediate})
         self.down = Projections(options, intermediate, {"down": hidden})
 
@@ -137,12 +179,12 @@ class Layer(nn.Module):
 
         q, k, v = (heads(part) for part in self.qkv(self.attention_norm(x)))
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        attended = self.attention(q, k, v, enable_gqa=True)
         (attended,) = self.o(attended.transpose(1, 2).flatten(2))
-        x = x + attended
+        x = x + self.post_attention_norm(attended)
         gate, up = self.gate_up(self.mlp_norm(x))
-        (down,) = self.down(F.silu(gate) * up)
-        return x + down
+        (down,) = self.down(self.activation(gate) * up)
+        return x + self.post_mlp_norm(down)
 
 
 class Transformer(nn.Module):
@@ -155,14 +197,17 @@ class Transformer(nn.Module):
         self.embedding.requires_grad_(full)
         with torch.no_grad():
             self.embedding.weight.mul_(0.02)
-        self.layers = nn.ModuleList(Layer(options) for _ in range(options.layers))
+        # A Gemma 2 multiplies what it embeds.
+        self.factor = options.hidden**0.5 if options.gemma2 else 1.0
+        attention = attention_of_layers(options, seq)
+        self.layers = nn.ModuleList(Layer(options, attention[index % 2]) for index in range(options.layers))
         self.norm = Norm(options).requires_grad_(full)
         cos, sin = rope_tables(torch.arange(seq), options.head_dim, options.dtype)
         self.register_buffer("cos", cos)
         self.register_buffer("sin", sin)
 
     def forward(self, tokens):
-        x = self.embedding(tokens)
+        x = self.embedding(tokens) * self.factor
         for layer in self.layers:
             x = layer(x, self.cos, self.sin)
         return F.linear(self.norm(x), self.embedding.weight)

@@ -6,14 +6,15 @@ The gradient of the first layer's input is left out, too, if no embedding is tra
 """
 
 from common import Nvml, captured, emit, machine, measured, parser, require_torch
-from step import with_step
+from step import parse_step, with_step
 
 
 def projections(arguments):
     """Returns inputs and outputs of the products of a layer."""
     hidden, inner = arguments.hidden, arguments.intermediate
-    heads = arguments.heads + 2 * arguments.kv_heads
-    return [(hidden, hidden // arguments.heads * heads), (hidden, hidden), (hidden, 2 * inner), (inner, hidden)]
+    head_dim = arguments.model_config.get("head_dim", hidden // arguments.heads)
+    q, kv = arguments.heads * head_dim, arguments.kv_heads * head_dim
+    return [(hidden, q + 2 * kv), (q, hidden), (hidden, 2 * inner), (inner, hidden)]
 
 
 def products(torch, arguments):
@@ -46,7 +47,7 @@ def products(torch, arguments):
 
 
 def main():
-    arguments = with_step(parser(__doc__)).parse_args()
+    arguments = parse_step(with_step(parser(__doc__)))
     torch = require_torch(arguments)
     nvml = Nvml.find()
     launch, flop = products(torch, arguments)

@@ -2,22 +2,37 @@
 
 Prints one JSON line per variant: eager, captured as one CUDA graph, and compiled and captured; `-merged` computes q|k|v
 and gate|up as one product each. LoRA also trains the norms of each layer. With `--mode full --dtype bf16`, weights and
-moments are f32 and products bf16 (autocast).
+moments are f32 and products bf16 (autocast). With `--model-config` of a Gemma 2, the compiled variants have
+FlexAttention, those in `-products` and the others products around a softmax.
 """
 
+import argparse
 import contextlib
 import gc
+import json
 import time
+from dataclasses import fields
 
 from common import Nvml, captured, emit, list_of, machine, measured, parser, require_torch, sizes
 
 VARIANTS = ("eager", "captured", "compiled", "captured-merged", "compiled-merged")
+GEMMA2_VARIANTS = (*VARIANTS, "compiled-merged-products")
+# Dimensions, and their names in a config.json.
+DIMENSIONS = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "intermediate": "intermediate_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "vocab": "vocab_size",
+}
 
 
 def with_step(made):
     """Adds the arguments of a step to those of a parser."""
-    for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
-        made.add_argument(f"--{name}", type=int, required=True)
+    for name in DIMENSIONS:
+        made.add_argument(f"--{name.replace('_', '-')}", type=int)
+    made.add_argument("--model-config", type=model_config, default={}, help="config.json of a Gemma 2")
     made.add_argument("--mode", choices=("lora", "full"), required=True)
     made.add_argument("--dtype", choices=("f32", "bf16"), required=True)
     made.add_argument("--lora-targets", default="q,v", help="names separated by commas, or all")
@@ -26,22 +41,45 @@ def with_step(made):
     return made
 
 
-def parse():
-    made = with_step(parser(__doc__))
-    made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
-    made.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, and measure nothing")
+def model_config(path):
+    """Reads a config.json."""
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    if config.get("model_type") != "gemma2":
+        raise argparse.ArgumentTypeError(f"{path} is no gemma2; other models need only their dimensions")
+    return config
+
+
+def parse_step(made):
+    """Parses arguments with those of a step. Dimensions that are not given are those of the config.json."""
     arguments = made.parse_args()
-    unknown = set(arguments.variants) - set(VARIANTS)
-    if unknown:
-        made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
+    for name, field in DIMENSIONS.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, arguments.model_config.get(field))
+        if getattr(arguments, name) is None:
+            made.error(f"--{name.replace('_', '-')} is missing; give it, or --model-config")
     return arguments
 
 
-def options(arguments, torch, merged):
-    from model import PROJECTIONS, Options
+def parse():
+    made = with_step(parser(__doc__))
+    made.add_argument("--variants", type=list_of(str))
+    made.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, and measure nothing")
+    arguments = parse_step(made)
+    variants = GEMMA2_VARIANTS if arguments.model_config else VARIANTS
+    arguments.variants = arguments.variants or variants
+    unknown = set(arguments.variants) - set(variants)
+    if unknown:
+        made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(variants)}")
+    return arguments
+
+
+def options(arguments, torch, variant):
+    from model import PROJECTIONS, Gemma2, Options
 
     targets = PROJECTIONS if arguments.lora_targets == "all" else arguments.lora_targets.split(",")
     f32 = arguments.dtype == "f32" or arguments.mode == "full"
+    config = arguments.model_config
     return Options(
         layers=arguments.layers,
         hidden=arguments.hidden,
@@ -52,15 +90,20 @@ def options(arguments, torch, merged):
         dtype=torch.float32 if f32 else torch.bfloat16,
         targets=None if arguments.mode == "full" else tuple(targets),
         rank=arguments.rank,
-        merged=merged,
+        merged="-merged" in variant,
+        gemma2=Gemma2(**{field.name: config[field.name] for field in fields(Gemma2)}) if config else None,
+        flex=variant.startswith("compiled") and not variant.endswith("-products"),
     )
 
 
-def cross_entropy(torch):
-    """Returns the mean loss as a function of logits and targets."""
+def cross_entropy(torch, cap=None):
+    """Returns the mean loss as a function of logits and targets. The logits may have a cap."""
 
     def loss(logits, targets):
-        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets)
+        logits = logits.float()
+        if cap is not None:
+            logits = cap * torch.tanh(logits / cap)
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets)
 
     return loss
 
@@ -79,7 +122,7 @@ class Step:
         self.autocast = arguments.mode == "full" and arguments.dtype == "bf16"
         self.parameters = [it for it in model.parameters() if it.requires_grad]
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, fused=True, capturable=True)
-        self.forward, self.loss = model, cross_entropy(torch)
+        self.forward, self.loss = model, cross_entropy(torch, arguments.model_config.get("final_logit_softcapping"))
         if compiled:
             self.forward = torch.compile(model, dynamic=False)
             self.loss = torch.compile(self.loss, dynamic=False)
@@ -102,7 +145,7 @@ def built(torch, variant, arguments):
 
     torch._dynamo.reset()
     with torch.device("cuda"):
-        model = Transformer(options(arguments, torch, variant.endswith("-merged")), arguments.size[1])
+        model = Transformer(options(arguments, torch, variant), arguments.size[1])
     return Step(torch, model, arguments, variant.startswith("compiled"))
 
 

@@ -19,7 +19,10 @@ struct Results<'a, S, M> {
     device: &'a str,
     simulated: bool,
     driver: String,
-    preset: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preset: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_config: Option<&'a Path>,
     mode: retrograph_finetune::Mode,
     #[serde(flatten)]
     settings: S,
@@ -136,11 +139,13 @@ pub(crate) fn write(
     device: &Device,
     measurements: &[impl Serialize],
 ) -> Result<(), CliError> {
+    let model_config = arguments.model_config.as_deref();
     let results = Results {
         device: &device.info.name,
         simulated: device.simulated,
         driver: device.context.driver().version().to_string(),
-        preset: arguments.model.preset.name(),
+        preset: model_config.is_none().then_some(arguments.model.preset.name()),
+        model_config,
         mode,
         settings,
         measurements,

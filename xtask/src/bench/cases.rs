@@ -10,6 +10,9 @@ pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) vocab: usize,
+    pub(crate) head_dim: usize,
+    /// The file in the folder of the scripts that describes the architecture; `None` for Qwen2.5.
+    pub(crate) config: Option<&'static str>,
 }
 
 impl Shape {
@@ -17,14 +20,13 @@ impl Shape {
         name: &'static str,
         [layers, hidden, intermediate, heads, kv_heads, vocab]: [usize; 6],
     ) -> Self {
-        Self { name, layers, hidden, intermediate, heads, kv_heads, vocab }
+        let head_dim = hidden / heads;
+        let config = None;
+        Self { name, layers, hidden, intermediate, heads, kv_heads, vocab, head_dim, config }
     }
 
-    pub(crate) fn head_dim(&self) -> usize {
-        self.hidden / self.heads
-    }
-
-    /// The dimensions as options, which our program and the scripts share.
+    /// The options of the shape, which our program and the scripts share. Dimensions take
+    /// precedence over those of the file.
     pub(crate) fn options(&self) -> Vec<String> {
         let Self { layers, hidden, intermediate, heads, kv_heads, vocab, .. } = self;
         let dimensions = [
@@ -35,9 +37,12 @@ impl Shape {
             ("--kv-heads", kv_heads),
             ("--vocab", vocab),
         ];
+        let config = self.config.map(|file| ["--model-config".to_owned(), file.to_owned()]);
         dimensions
             .iter()
-            .flat_map(|(name, value)| [(*name).to_owned(), value.to_string()])
+            .map(|(name, value)| [(*name).to_owned(), value.to_string()])
+            .chain(config)
+            .flatten()
             .collect()
     }
 }
@@ -49,6 +54,12 @@ const QWEN_3B: Shape = Shape::new("3B", [36, 2048, 11_008, 16, 2, 151_936]);
 const QWEN_7B: Shape = Shape::new("7B", [28, 3584, 18_944, 28, 4, 152_064]);
 const LLAMA_8B: Shape = Shape::new("8B", [32, 4096, 14_336, 32, 8, 128_256]);
 const QWEN3_1_7B: Shape = Shape::new("1.7B", [28, 2048, 6144, 16, 8, 151_936]);
+/// Gemma 2 2B.
+const GEMMA2_2B: Shape = Shape {
+    head_dim: 256,
+    config: Some("gemma-2-2b.json"),
+    ..Shape::new("gemma2-2B", [26, 2304, 9216, 8, 4, 256_000])
+};
 
 /// The shape for checking commands.
 const TINY: Shape = Shape::new("tiny", [1, 64, 128, 4, 2, 256]);
@@ -113,6 +124,8 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::Lora, Dtype::Bf16, LLAMA_8B, [1, 512]),
     (Mode::Lora, Dtype::Bf16, LLAMA_8B, [1, 2048]),
     (Mode::LoraAll, Dtype::Bf16, QWEN3_1_7B, [2, 2048]),
+    (Mode::Lora, Dtype::Bf16, GEMMA2_2B, [4, 512]),
+    (Mode::Lora, Dtype::Bf16, GEMMA2_2B, [1, 2048]),
     (Mode::Full, Dtype::Bf16, QWEN_0_5B, [4, 512]),
     (Mode::Full, Dtype::Bf16, QWEN_1_5B, [4, 512]),
     (Mode::Full, Dtype::Bf16Gradients, QWEN_0_5B, [4, 512]),
@@ -207,7 +220,9 @@ impl Case {
     /// The case with small dimensions, for the simulated driver.
     pub(crate) fn tiny(&self) -> Self {
         match *self {
-            Self::Step { mode, dtype, .. } => Self::Step { shape: TINY, mode, dtype, size: [1, 8] },
+            Self::Step { mode, dtype, shape: Shape { config, .. }, .. } => {
+                Self::Step { mode, dtype, shape: Shape { config, ..TINY }, size: [1, 8] }
+            }
             Self::Prefill { .. } => Self::Prefill { shape: TINY, tokens: 4, capacity: 16 },
             Self::Decode { .. } => Self::Decode { shape: TINY, position: 4, capacity: 16 },
             Self::Products { .. } => Self::Products { rows: 8, layers: &[[64, 64]] },
@@ -239,6 +254,27 @@ mod tests {
                 assert!(shape.hidden.is_multiple_of(shape.heads), "{shape:?}");
                 assert!(shape.heads.is_multiple_of(shape.kv_heads), "{shape:?}");
             }
+        }
+    }
+
+    #[test]
+    fn files_have_the_dimensions_of_their_shapes() {
+        let Shape { layers, hidden, intermediate, heads, kv_heads, vocab, head_dim, .. } =
+            GEMMA2_2B;
+        let expected = [
+            ("num_hidden_layers", layers),
+            ("hidden_size", hidden),
+            ("intermediate_size", intermediate),
+            ("num_attention_heads", heads),
+            ("num_key_value_heads", kv_heads),
+            ("vocab_size", vocab),
+            ("head_dim", head_dim),
+        ];
+        let path = crate::workspace::root().join("benches/peers").join(GEMMA2_2B.config.unwrap());
+        let text = std::fs::read_to_string(path).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for (field, value) in expected {
+            assert_eq!(config[field], value, "{field}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::cases::{Case, Dtype, Mode, RANK};
+use super::cases::{Case, Dtype, Mode, RANK, Shape};
 
 /// How cases are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,15 +64,13 @@ impl Call {
 pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
     let out = out.display().to_string();
     match case {
-        Case::Step { shape, mode, dtype, size } => bench(place, &out)
-            .and(shape.options())
+        Case::Step { shape, mode, dtype, size } => bench(place, shape, &out)
             .and(mode_options(*mode))
             .with(dtype_options(*dtype))
             .with(&["--sizes", &joined(size), "--energy"]),
         // The benchmark of decoding also measures the prefill of its prompt.
         Case::Prefill { shape, tokens: position, capacity }
-        | Case::Decode { shape, position, capacity } => bench(place, &out)
-            .and(shape.options())
+        | Case::Decode { shape, position, capacity } => bench(place, shape, &out)
             .with(dtype_options(Dtype::Bf16))
             .with(&["--decode", &joined(&[*position, *capacity])]),
         Case::Products { rows, layers } => example("gemm_speed", place)
@@ -95,15 +93,17 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
     }
 }
 
-/// `retrograph bench` of one strategy.
-fn bench(place: Place, out: &str) -> Call {
+/// `retrograph bench` of a shape and one strategy.
+fn bench(place: Place, shape: &Shape, out: &str) -> Call {
     let (device, warm_up) = match place {
         Place::Gpu(_) => ("cuda:0", "3"),
         Place::Simulator => ("sim", "1"),
     };
     Call::new("retrograph", &["bench", "--device", device, "--warm-up", warm_up])
-        .with(&["--preset", "qwen2.5-1.5b", "--strategies", "manual", "--compile", "processes"])
+        .with(&["--strategies", "manual", "--compile", "processes"])
         .with(&["--steps", &place.samples(), "--json", out])
+        .with(if shape.config.is_none() { &["--preset", "qwen2.5-1.5b"] } else { &[] })
+        .and(shape.options())
 }
 
 fn example(program: &'static str, place: Place) -> Call {

@@ -95,7 +95,8 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
             let (linear, head) = (linear_weights(shape), head_weights(shape));
             let bytes = 2.0 * (linear + head + cached(shape, *tokens)) as f64;
             let products = 2.0 * (tokens * linear + head) as f64;
-            let attention = 2.0 * (tokens * tokens * shape.layers * shape.hidden) as f64;
+            let attention =
+                2.0 * (tokens * tokens * shape.layers * shape.heads * shape.head_dim) as f64;
             vec![Row::bf16(case.name(), products + attention, bytes)]
         }
         Case::Decode { shape, position, .. } => {
@@ -115,7 +116,7 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
 
 /// Elements of the KV cache of some tokens.
 fn cached(shape: &Shape, tokens: usize) -> usize {
-    2 * shape.layers * tokens * shape.kv_heads * shape.head_dim()
+    2 * shape.layers * tokens * shape.kv_heads * shape.head_dim
 }
 
 const PRODUCTS: [&str; 3] = ["fprop", "dgrad", "wgrad"];
@@ -153,9 +154,9 @@ fn attention_product([batch, seq]: [usize; 2], heads: usize, head_dim: usize) ->
 
 /// Inputs and outputs of q, k, v, o, gate, up and down.
 fn projections(shape: &Shape) -> [[usize; 2]; 7] {
-    let Shape { hidden, intermediate, .. } = *shape;
-    let kv = shape.kv_heads * shape.head_dim();
-    let attention = [[hidden, hidden], [hidden, kv], [hidden, kv], [hidden, hidden]];
+    let Shape { hidden, intermediate, head_dim, .. } = *shape;
+    let (q, kv) = (shape.heads * head_dim, shape.kv_heads * head_dim);
+    let attention = [[hidden, q], [hidden, kv], [hidden, kv], [q, hidden]];
     let mlp = [[hidden, intermediate], [hidden, intermediate], [intermediate, hidden]];
     let [q, k, v, o] = attention;
     let [gate, up, down] = mlp;
@@ -193,7 +194,7 @@ fn step(shape: &Shape, mode: Mode, dtype: Dtype, size: [usize; 2]) -> (f64, f64)
         Mode::Full => (3.0, linear + head),
         Mode::Lora | Mode::LoraAll => (2.0, lora),
     };
-    let attended = attention_product(size, shape.heads, shape.head_dim());
+    let attended = attention_product(size, shape.heads, shape.head_dim);
     let flop = 2.0 * tokens * (products * (linear + head) + 3.0 * lora)
         + 7.0 * shape.layers as f64 * attended;
     let (linear_bytes, head_bytes) = match dtype {

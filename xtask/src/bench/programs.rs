@@ -62,7 +62,12 @@ impl Programs {
             }
         };
         let scripts = scripts(places.scripts.as_deref())?;
-        let found = Self { bin_dir, scripts, python: places.python.clone() };
+        // A name without a folder is looked up in PATH.
+        let python = match places.python.components().count() {
+            1 => places.python.clone(),
+            _ => std::path::absolute(&places.python)?,
+        };
+        let found = Self { bin_dir, scripts, python };
         for name in ["retrograph", "gemm_speed", "attention_speed"] {
             found.program(name)?;
         }
@@ -111,7 +116,9 @@ impl Programs {
         Ok(())
     }
 
+    /// Runs a command in the folder of the scripts, so that it finds their files.
     fn run(&self, mut command: Command) -> anyhow::Result<Output> {
+        command.current_dir(&self.scripts);
         let line = workspace::describe(&command);
         let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
         if !output.status.success() {

@@ -5,16 +5,20 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::bench::BenchStrategy;
 use retrograph_finetune::{
-    Adapter, DType, DeviceChoice, Error, F16Copies, Mode, OptimizerConfig, Precision,
+    Adapter, DType, DeviceChoice, Error, F16Copies, Mode, ModelConfig, OptimizerConfig, Precision,
     TrainingConfig, parse_dtype,
 };
 
-use super::{CacheArguments, ModelArguments, one_to, up_to};
+use super::{CacheArguments, HUB_RANK, ModelArguments, one_to, up_to};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
     #[command(flatten)]
     pub(crate) model: ModelArguments,
+    /// Measure the model of this config.json in Hugging Face format instead of a preset, with
+    /// random weights. Options such as --layers replace its dimensions.
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    pub(crate) model_config: Option<PathBuf>,
     /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
     #[arg(long, default_value_t)]
     pub(crate) device: DeviceChoice,
@@ -73,12 +77,17 @@ impl BenchArguments {
     /// used.
     pub(crate) fn config(&self) -> Result<TrainingConfig, Error> {
         let f16_copies = if self.bf16_weights { F16Copies::OneTerm } else { F16Copies::TwoTerms };
+        let preset = self.model.preset;
+        let (model, rank) = match &self.model_config {
+            Some(path) => (ModelConfig::read(path)?, HUB_RANK),
+            None => (preset.model(), preset.default_rank()),
+        };
         let mode = match &self.model.lora.adapter {
             Some(path) => Mode::Lora(Adapter::open(path)?.lora()),
-            None => self.model.mode(self.model.preset.default_rank(), true),
+            None => self.model.mode(rank, true),
         };
         Ok(TrainingConfig {
-            model: self.model.model(),
+            model: self.model.with_dimensions(model),
             mode,
             precision: Precision { f16_copies, ..self.model.precision(DType::F32) },
             batch: 1,

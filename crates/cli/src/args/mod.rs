@@ -232,15 +232,19 @@ pub(crate) struct ModelArguments {
 
 impl ModelArguments {
     pub(crate) fn model(&self) -> ModelConfig {
-        let preset = self.preset.model();
+        self.with_dimensions(self.preset.model())
+    }
+
+    /// Returns `model` with the dimensions that were given.
+    pub(crate) fn with_dimensions(&self, model: ModelConfig) -> ModelConfig {
         ModelConfig {
-            layers: self.layers.unwrap_or(preset.layers),
-            hidden: self.hidden.unwrap_or(preset.hidden),
-            intermediate: self.intermediate.unwrap_or(preset.intermediate),
-            heads: self.heads.unwrap_or(preset.heads),
-            kv_heads: self.kv_heads.unwrap_or(preset.kv_heads),
-            vocab: self.vocab.unwrap_or(preset.vocab),
-            ..preset
+            layers: self.layers.unwrap_or(model.layers),
+            hidden: self.hidden.unwrap_or(model.hidden),
+            intermediate: self.intermediate.unwrap_or(model.intermediate),
+            heads: self.heads.unwrap_or(model.heads),
+            kv_heads: self.kv_heads.unwrap_or(model.kv_heads),
+            vocab: self.vocab.unwrap_or(model.vocab),
+            ..model
         }
     }
 

@@ -138,6 +138,37 @@ fn bench_runs_on_the_simulated_driver() {
     }
 }
 
+/// The model may be any supported architecture, with dimensions from the file or from options.
+#[test]
+fn bench_measures_the_model_of_a_config_file() {
+    let place = Place::new();
+    let config = serde_json::json!({
+        "model_type": "gemma2", "num_hidden_layers": 26, "hidden_size": 32, "vocab_size": 256,
+        "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    });
+    std::fs::write(place.path("config.json"), config.to_string()).unwrap();
+    let bench = |arguments: &[&str]| {
+        let mut command = place.program();
+        command.args(["bench", "--device", "sim", "--strategies", "manual", "--json", "r"]);
+        command.args(["--steps", "1", "--warm-up", "1", "--model-config", "config.json"]);
+        crate::program::Done::from({
+            command.args(arguments);
+            command
+        })
+    };
+    bench(&["--sizes", "1x4", "--layers", "2", "--mode", "lora", "--dtype", "bf16"]).good();
+    let results = json(&place.path("r"));
+    assert_eq!((&results["model_config"], results.get("preset")), (&"config.json".into(), None));
+    assert_eq!(results["mode"]["lora"]["rank"], 16, "{results}");
+    // ln 256 is 5.55.
+    let loss = results["measurements"][0]["last_loss"].as_f64().unwrap();
+    assert!((5.0..6.0).contains(&loss), "{loss}");
+    bench(&["--decode", "3x8", "--layers", "2"]).good();
+    assert_eq!(bench(&["--preset", "tiny"]).code, Some(2));
+    std::fs::write(place.path("config.json"), r#"{"model_type": "other"}"#).unwrap();
+    bench(&[]).bad(&["config.json"]);
+}
+
 /// A run whose reader closes the pipe, as `head` does, continues and writes its outputs.
 #[test]
 fn a_closed_pipe_does_not_end_a_run() {

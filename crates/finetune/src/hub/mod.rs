@@ -59,6 +59,17 @@ struct Inner {
 /// The name and the content of a file that exported models get from their base model.
 pub(crate) type CopiedFile = (String, Vec<u8>);
 
+impl ModelConfig {
+    /// Reads a `config.json` in Hugging Face format, without weights.
+    ///
+    /// # Errors
+    /// [`HubError`] with the file or field that cannot be used.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = read_json(path).map_err(HubError::read(path))?;
+        Ok(config::parse(path, &text)?.0)
+    }
+}
+
 impl ModelDirectory {
     /// Opens the model in the folder `path`.
     ///
