@@ -17,10 +17,39 @@ pub(crate) fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f
     u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
 }
 
+/// The largest cap of [`Softcap`]. A larger one has the same results, and quotients that underflow.
+const MAX_CAP: f32 = 1e30;
+
+/// Soft-capping by the fast [`tanh`]: `scale · x` becomes `cap · t` with `t = tanh(scale · x ÷ cap)`.
+#[derive(Clone, Copy)]
+pub(crate) struct Softcap<'k> {
+    pub(crate) cap: Value<'k, f32>,
+    /// The scale ÷ the cap.
+    ratio: Value<'k, f32>,
+}
+
+impl<'k> Softcap<'k> {
+    pub(crate) fn new(scale: Value<'k, f32>, cap: Value<'k, f32>) -> Self {
+        let cap = cap.min(MAX_CAP);
+        // Finite, so that 0 stays 0.
+        Self { cap, ratio: (scale / cap).min(f32::MAX) }
+    }
+
+    /// t of x.
+    pub(crate) fn tanh(&self, x: Value<'k, f32>) -> Value<'k, f32> {
+        tanh(x * self.ratio)
+    }
+}
+
+/// Multiplies the gradient of `cap · t` by the derivative of the cap, `1 − t²`.
+pub(crate) fn softcap_backward<'k>(grad: Value<'k, f32>, t: Value<'k, f32>) -> Value<'k, f32> {
+    grad * (-t).fma(t, 1.0)
+}
+
 /// `tanh(u)`: a series in u if |u| is small, and otherwise `1 − 2 ÷ (1 + exp(2·u))`, which needs no
 /// sign and no division. By the error bounds of `ex2.approx` and `rcp.approx`, the relative error
 /// is at most about 2⁻²⁰.
-pub(crate) fn tanh(u: Value<'_, f32>) -> Value<'_, f32> {
+fn tanh(u: Value<'_, f32>) -> Value<'_, f32> {
     let e = (u * (2.0 * LOG2_E)).exp2_ftz();
     let far = (e + 1.0).rcp_approx().fma(-2.0, 1.0);
     u.abs().lt(SERIES).select(series(u, u * u), far)

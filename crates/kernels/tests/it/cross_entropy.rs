@@ -55,8 +55,6 @@ fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize
     first
 }
 
-/// Compares with the reference.
-#[track_caller]
 /// Relative as for softmax. At the target the gradient is a probability minus 1; if the probability
 /// is close to 1, its rounding errors remain: up to 2⁻²⁴ for each of about 16 operations (sums,
 /// reciprocal and products).
@@ -64,6 +62,8 @@ fn gradient_tolerance(counted: u32) -> Tolerance {
     Tolerance::relative(1.5e-5).absolute(1e-6 / f64::from(counted.max(1)))
 }
 
+/// Compares with the reference.
+#[track_caller]
 fn check(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize) {
     let [losses, gradient] = run(logits, targets, vocab, counted, entry);
     let logits = doubles(logits);
