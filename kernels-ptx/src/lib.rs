@@ -59,6 +59,11 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::norm::COLUMN_SUM.image, norm::column_sum::module),
     (abi::loss::CROSS_ENTROPY.signature.image, loss::cross_entropy::module),
     (abi::loss::CROSS_ENTROPY_BF16.signature.image, loss::cross_entropy::module_bf16),
+    (abi::loss::CROSS_ENTROPY_SOFTCAP.signature.image, loss::cross_entropy::module_softcap),
+    (
+        abi::loss::CROSS_ENTROPY_SOFTCAP_BF16.signature.image,
+        loss::cross_entropy::module_softcap_bf16,
+    ),
     (abi::attention::DECODE_ATTENTION.image, attention::decode::module),
     (abi::lora::dora::IMAGE, lora::dora::module),
     (abi::elementwise::DROPOUT.image, elementwise::dropout::module),

@@ -4,7 +4,7 @@ use crate::parameters::parameters;
 use crate::{Any, Bf16, RowKernel, Signature};
 
 parameters! {
-    /// The parameters of [`CROSS_ENTROPY`] and [`CROSS_ENTROPY_BF16`].
+    /// The parameters of [`CROSS_ENTROPY`] and its variants.
     pub struct CrossEntropyParameters {
         /// `rows × vocab` logits, read, and written if `in_place` is set.
         logits: pointer<Any>,
@@ -24,6 +24,8 @@ parameters! {
         rows: u32,
         /// Logits of a row.
         vocab: u32,
+        /// The cap of the logits, which kernels without a cap ignore.
+        softcap: f32,
     }
 }
 
@@ -47,6 +49,29 @@ pub const CROSS_ENTROPY_BF16: RowKernel = RowKernel {
     signature: Signature {
         image: "cross_entropy_bf16",
         entries: &["cross_entropy_bf16_warp_per_row", "cross_entropy_bf16_block_per_row"],
+        ..CROSS_ENTROPY.signature
+    },
+    ..CROSS_ENTROPY
+};
+
+/// Cross-entropy of logits in f32 with a cap, and its gradient.
+pub const CROSS_ENTROPY_SOFTCAP: RowKernel = RowKernel {
+    signature: Signature {
+        image: "cross_entropy_softcap",
+        entries: &["cross_entropy_softcap_warp_per_row", "cross_entropy_softcap_block_per_row"],
+        ..CROSS_ENTROPY.signature
+    },
+    ..CROSS_ENTROPY
+};
+
+/// The same of logits in bf16.
+pub const CROSS_ENTROPY_SOFTCAP_BF16: RowKernel = RowKernel {
+    signature: Signature {
+        image: "cross_entropy_softcap_bf16",
+        entries: &[
+            "cross_entropy_softcap_bf16_warp_per_row",
+            "cross_entropy_softcap_bf16_block_per_row",
+        ],
         ..CROSS_ENTROPY.signature
     },
     ..CROSS_ENTROPY

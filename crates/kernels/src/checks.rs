@@ -75,6 +75,13 @@ impl Check {
         self.constant(operand, value, holds, "finite and more than 0")
     }
 
+    /// Returns the cap for a kernel: 0 for none.
+    pub(crate) fn softcap(self, softcap: Option<f32>) -> Result<f32, KernelError> {
+        let Some(cap) = softcap else { return Ok(0.0) };
+        self.positive("softcap", cap)?;
+        Ok(cap)
+    }
+
     /// Checks a rule about a constant.
     pub(crate) fn constant(
         self,

@@ -52,8 +52,9 @@ pub use crate::lora::{
     LoraShrinkAdapter,
 };
 pub use crate::loss::{
-    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS,
-    LogRatios, MEAN, Mean, PREFERENCE, Preference, SCALE_ROWS, ScaleRows,
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
+    CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN, Mean, PREFERENCE,
+    Preference, SCALE_ROWS, ScaleRows,
 };
 pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{

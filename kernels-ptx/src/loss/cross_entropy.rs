@@ -6,6 +6,9 @@
 //! grad_logits[r][c] = (p[r][c] − [c = target_r]) ÷ max(counted, 1)
 //! ```
 //!
+//! With a cap, logits are `cap · t` of the stored values, with `t = tanh(stored ÷ cap)`, and their
+//! gradient is multiplied by 1 − t².
+//!
 //! The target 2³² − 1 is ignored: its loss is 0, and its gradient is p[r][c] · 0, which is 0 unless
 //! p is NaN. Any other target outside the vocabulary gives NaN for the loss and the gradient of the
 //! row. Neither is used as an index.
@@ -27,7 +30,8 @@
 use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::loss::{
-    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropyParameters, IGNORED_TARGET,
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
+    CrossEntropyParameters, IGNORED_TARGET,
 };
 use retrograph_kernel_abi::{DType, RowKernel};
 use retrograph_ptx::SmTarget;
@@ -38,35 +42,55 @@ use crate::primitives::bf16::unpack;
 use crate::primitives::eight::{load_eight_or, write_eight};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
+use crate::primitives::softcap::{Softcap, softcap, softcap_backward};
 use crate::primitives::thread_group::ThreadGroup;
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Vectors that a thread loads at a time.
 const UNROLL: u32 = 4;
 
+/// How an image reads logits.
+#[derive(Clone, Copy)]
+struct Format {
+    dtype: DType,
+    /// Whether logits have a cap.
+    capped: bool,
+}
+
 /// Builds the image for logits in f32.
 pub(crate) fn module(target: SmTarget) -> Module {
-    build(target, &CROSS_ENTROPY, DType::F32)
+    build(target, &CROSS_ENTROPY, Format { dtype: DType::F32, capped: false })
 }
 
 /// Builds the image for logits in bf16.
 pub(crate) fn module_bf16(target: SmTarget) -> Module {
-    build(target, &CROSS_ENTROPY_BF16, DType::Bf16)
+    build(target, &CROSS_ENTROPY_BF16, Format { dtype: DType::Bf16, capped: false })
 }
 
-fn build(target: SmTarget, kernel: &RowKernel, dtype: DType) -> Module {
+/// Builds the image for logits in f32 with a cap.
+pub(crate) fn module_softcap(target: SmTarget) -> Module {
+    build(target, &CROSS_ENTROPY_SOFTCAP, Format { dtype: DType::F32, capped: true })
+}
+
+/// Builds the image for logits in bf16 with a cap.
+pub(crate) fn module_softcap_bf16(target: SmTarget) -> Module {
+    build(target, &CROSS_ENTROPY_SOFTCAP_BF16, Format { dtype: DType::Bf16, capped: true })
+}
+
+fn build(target: SmTarget, kernel: &RowKernel, format: Format) -> Module {
     let entries = ThreadGroup::of_entries(kernel);
-    let entries = entries.map(|(name, group)| entry(target, dtype, name, group));
+    let entries = entries.map(|(name, group)| entry(target, format, name, group));
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entry {
+fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> Entry {
+    let dtype = format.dtype;
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
         let parameters = CrossEntropyParameters::declare(&mut Declarations(*k));
         let CrossEntropyParameters { logits, targets, losses, grad_logits, .. } = parameters;
         let CrossEntropyParameters { grad_logits_bf16, in_place, counted, .. } = parameters;
-        let CrossEntropyParameters { rows, vocab, .. } = parameters;
+        let CrossEntropyParameters { rows, vocab, softcap, .. } = parameters;
         let logits = logits.reinterpret();
         let gradient = Output::new(grad_logits, grad_logits_bf16);
         let in_place = in_place.ne(0);
@@ -81,12 +105,15 @@ fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entr
         let (thread_rank, size) = (group.thread_rank(k), group.size());
         let width = 16 / dtype.bytes();
 
-        let row = Row { dtype, x, vocab, first: thread_rank * width, stride: size * width };
+        let first = thread_rank * width;
+        let cap = Cap::new(format, softcap);
+        let row = Row { dtype, x, vocab, cap, first, stride: size * width };
         let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
         let vectorized = aligned(&[x]);
-        row.for_each_vector(vectorized, Direction::Up, |_, values| {
+        row.for_each_vector(vectorized, Direction::Up, |_, logits| {
+            let values: Vec<_> = logits.iter().map(|logit| logit.value).collect();
             let before = max.get();
-            max.set(before.max(tree(values, &|a, b| a.max(b))));
+            max.set(before.max(tree(&values, &|a, b| a.max(b))));
             let exponentials: Vec<_> =
                 values.iter().map(|value| relative(dtype, *value, max.get())).collect();
             let added = tree(&exponentials, &|a, b| a + b);
@@ -104,7 +131,7 @@ fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entr
                     DType::F32 => x.load(token),
                     _ => Value::<f32>::from_bits(x.reinterpret::<u32>().load_u16(token) << 16),
                 };
-                loss.set(sum.ln() + (max - logit));
+                loss.set(sum.ln() + (max - cap.apply(logit).value));
             });
             losses.store(index, loss);
         });
@@ -118,9 +145,11 @@ fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entr
         let [f32, bf16] = gradient.arrays();
         let vectorized = aligned(&[x, f32, bf16]);
         // Downwards, since the end of the row is still in the L2 cache.
-        row.for_each_vector(vectorized, Direction::Down, |first, values| {
-            let entries: Vec<_> =
-                values.iter().map(|value| k.var(relative(dtype, *value, max) * factor)).collect();
+        row.for_each_vector(vectorized, Direction::Down, |first, logits| {
+            let entries: Vec<_> = logits
+                .iter()
+                .map(|logit| k.var(relative(dtype, logit.value, max) * factor))
+                .collect();
             let column = token - first;
             k.when(column.lt(width), || {
                 for (lane, entry) in (0u32..).zip(&entries) {
@@ -128,7 +157,11 @@ fn entry(target: SmTarget, dtype: DType, name: &str, group: ThreadGroup) -> Entr
                     entry.update(|entry| entry - onehot);
                 }
             });
-            let entries: Vec<_> = entries.iter().map(|entry| entry.get()).collect();
+            let entries: Vec<_> = entries
+                .iter()
+                .zip(logits)
+                .map(|(entry, logit)| logit.backward(entry.get()))
+                .collect();
             match entries[..] {
                 [a, b, c, d] => {
                     Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
@@ -147,6 +180,7 @@ struct Row<'k> {
     dtype: DType,
     x: Ptr<'k, f32>,
     vocab: Value<'k, u32>,
+    cap: Cap<'k>,
     /// The first element of the thread's first vector.
     first: Value<'k, u32>,
     /// Elements from one vector of the thread to the next.
@@ -161,13 +195,13 @@ enum Direction {
 }
 
 impl<'k> Row<'k> {
-    /// Calls `body` with the index of the first element and the elements of each vector, padded
-    /// with −∞. [`UNROLL`] vectors are loaded at a time, if `vectorized`.
+    /// Calls `body` with the index of the first element and the logits of each vector, padded with
+    /// −∞. [`UNROLL`] vectors are loaded at a time, if `vectorized`.
     fn for_each_vector(
         &self,
         vectorized: Pred<'k>,
         direction: Direction,
-        body: impl Fn(Value<'k, u32>, &[Value<'k, f32>]),
+        body: impl Fn(Value<'k, u32>, &[Logit<'k>]),
     ) {
         let (k, chunk) = (self.vocab.kernel(), self.stride * UNROLL);
         let chunks = vectorized.select(self.vocab / chunk, 0);
@@ -188,13 +222,18 @@ impl<'k> Row<'k> {
                         Direction::Down => UNROLL - 1 - vector,
                     };
                     let values = unpacked(self.dtype, words[vector as usize]);
-                    body(first + vector * self.stride, &values);
+                    let logits: Vec<_> = values.into_iter().map(|it| self.cap.apply(it)).collect();
+                    body(first + vector * self.stride, &logits);
                 }
             });
         };
         let load_rest = || {
             k.range(chunks * chunk + self.first, self.vocab, self.stride, |first| {
-                body(first, &load(self.dtype, self.x, first, self.vocab, vectorized));
+                let values = load(self.dtype, self.x, first, self.vocab, vectorized);
+                let logits = (0u32..).zip(values).map(|(lane, value)| {
+                    self.cap.apply(value).or_padding(|| (first + lane).lt(self.vocab))
+                });
+                body(first, &logits.collect::<Vec<_>>());
             });
         };
         match direction {
@@ -207,6 +246,65 @@ impl<'k> Row<'k> {
                 load_chunks();
             }
         }
+    }
+}
+
+/// The cap of the logits.
+#[derive(Clone, Copy)]
+enum Cap<'k> {
+    None,
+    /// With the accuracy of f32.
+    F32(Value<'k, f32>),
+    /// Of logits in bf16, with a relative error of 2⁻²⁰.
+    Fast(Softcap<'k>),
+}
+
+impl<'k> Cap<'k> {
+    fn new(format: Format, cap: Value<'k, f32>) -> Self {
+        match (format.capped, format.dtype) {
+            (false, _) => Self::None,
+            (true, DType::F32) => Self::F32(cap),
+            (true, _) => Self::Fast(Softcap::new(cap.kernel().constant(1.0), cap)),
+        }
+    }
+
+    /// The logit of a stored value.
+    fn apply(&self, x: Value<'k, f32>) -> Logit<'k> {
+        match self {
+            Self::None => Logit { value: x, tanh: None },
+            Self::F32(cap) => {
+                let value = softcap(x, *cap);
+                Logit { value, tanh: Some(value / *cap) }
+            }
+            Self::Fast(softcap) => {
+                let tanh = softcap.tanh(x);
+                Logit { value: softcap.cap * tanh, tanh: Some(tanh) }
+            }
+        }
+    }
+}
+
+/// A logit.
+#[derive(Clone, Copy)]
+struct Logit<'k> {
+    /// With its cap.
+    value: Value<'k, f32>,
+    /// The logit ÷ the cap, if there is one.
+    tanh: Option<Value<'k, f32>>,
+}
+
+impl<'k> Logit<'k> {
+    /// −∞ if the logit is not `in_row`. Without a cap it already is.
+    fn or_padding(self, in_row: impl FnOnce() -> Pred<'k>) -> Self {
+        match self.tanh {
+            Some(_) => Self { value: in_row().select(self.value, f32::NEG_INFINITY), ..self },
+            None => self,
+        }
+    }
+
+    /// The gradient of the stored value from the gradient of the logit.
+    fn backward(&self, grad: Value<'k, f32>) -> Value<'k, f32> {
+        self.tanh.map_or(grad, |tanh| softcap_backward(grad, tanh))
     }
 }
 

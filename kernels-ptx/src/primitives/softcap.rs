@@ -20,7 +20,7 @@ pub(crate) fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f
 /// The largest cap of [`Softcap`]. A larger one has the same results, and quotients that underflow.
 const MAX_CAP: f32 = 1e30;
 
-/// Soft-capping by the fast [`tanh`]: `scale · x` becomes `cap · t` with `t = tanh(scale · x ÷ cap)`.
+/// Soft-capping by the fast [`tanh`]: `scale · x` becomes `cap · t`, `t = tanh(scale · x ÷ cap)`.
 #[derive(Clone, Copy)]
 pub(crate) struct Softcap<'k> {
     pub(crate) cap: Value<'k, f32>,

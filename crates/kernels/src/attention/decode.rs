@@ -216,7 +216,7 @@ impl<B: Copy> DecodeAttention<B> {
             lora_scale,
             eps,
             scale,
-            softcap: check_cap(check, self.softcap)?,
+            softcap: check.softcap(self.softcap)?,
         };
         let kernel = match caches {
             KvCache::F32(_) => &DECODE_ATTENTION,
@@ -347,13 +347,6 @@ impl<B: Copy> Splits<B> {
         let batch = check.at_most("the number of sequences", batch, MAX_GRID_YZ)?;
         Ok(Sizes { heads: check.size("heads", heads)?, splits, batch })
     }
-}
-
-/// Returns the cap of the scores for the kernel: 0 for none.
-pub(super) fn check_cap(check: Check, softcap: Option<f32>) -> Result<f32, KernelError> {
-    let Some(cap) = softcap else { return Ok(0.0) };
-    check.positive("softcap", cap)?;
-    Ok(cap)
 }
 
 /// Returns the window parameter of the kernels. A window includes at least the token itself.

@@ -6,7 +6,6 @@ use retrograph_kernel_abi::attention::{
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_kernel_abi::{F16, Signature};
 
-use super::decode::check_cap;
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
@@ -79,7 +78,7 @@ pub(super) fn check_softcap(
         let help = "capped scores need operands in bf16";
         return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
     }
-    check_cap(check, softcap)
+    check.softcap(softcap)
 }
 
 impl AttentionShape {

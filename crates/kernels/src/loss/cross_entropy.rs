@@ -23,6 +23,23 @@ pub static CROSS_ENTROPY_BF16: Kernel =
         Some(per_row(&abi::CROSS_ENTROPY_BF16, rows, vocab))
     });
 
+/// Kernel of [`CrossEntropy`] with logits in f32 and a cap.
+pub static CROSS_ENTROPY_SOFTCAP: Kernel =
+    Kernel::new("cross_entropy_softcap", &abi::CROSS_ENTROPY_SOFTCAP.signature, |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY_SOFTCAP, rows, vocab))
+    });
+
+/// Kernel of [`CrossEntropy`] with logits in bf16 and a cap.
+pub static CROSS_ENTROPY_SOFTCAP_BF16: Kernel = Kernel::new(
+    "cross_entropy_softcap_bf16",
+    &abi::CROSS_ENTROPY_SOFTCAP_BF16.signature,
+    |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY_SOFTCAP_BF16, rows, vocab))
+    },
+);
+
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.
 ///
@@ -31,6 +48,9 @@ pub static CROSS_ENTROPY_BF16: Kernel =
 /// with a NaN or a positive infinity, or with only negative infinities, gives the same; if such a
 /// row is ignored, its loss is 0 and its gradient NaN, as in PyTorch. If the logit of the target is
 /// negative infinity, the loss is infinite.
+///
+/// With a `softcap`, logits are `cap · tanh(x ÷ cap)` of the given ones, and the gradient is that
+/// of the given ones. An infinite one becomes the cap.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<B, L = View<B, f32>> {
     /// `[rows, vocab]`, f32 or bf16, read; overwritten by an in-place gradient.
@@ -48,6 +68,8 @@ pub struct CrossEntropy<B, L = View<B, f32>> {
     pub rows: usize,
     /// Size of the vocabulary, not 0.
     pub vocab: usize,
+    /// The cap of the logits, finite and above 0.
+    pub softcap: Option<f32>,
 }
 
 /// The destination of the gradient of the logits.
@@ -65,19 +87,21 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a row has no logit, a length does not match, a size exceeds the limit of the kernel, or
-    /// logits are neither f32 nor bf16.
+    /// If a row has no logit, a length does not match, a size exceeds the limit of the kernel,
+    /// logits are neither f32 nor bf16, or the cap is not finite and above 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, grad_logits, counted, rows, vocab } = self;
+        let Self { logits, targets, losses, grad_logits, counted, rows, vocab, softcap } = self;
         let logits = logits.into();
         let in_place = matches!(grad_logits, GradLogits::InPlace);
+        let [f32, bf16] = match softcap {
+            None => [&CROSS_ENTROPY, &CROSS_ENTROPY_BF16],
+            Some(_) => [&CROSS_ENTROPY_SOFTCAP, &CROSS_ENTROPY_SOFTCAP_BF16],
+        };
         let (kernel, pointer) = match (logits, in_place) {
-            (TensorView::F32(logits), true) => (&CROSS_ENTROPY, Pointer::update(logits).any()),
-            (TensorView::Bf16(logits), true) => {
-                (&CROSS_ENTROPY_BF16, Pointer::update(logits).any())
-            }
-            (TensorView::F32(_), false) => (&CROSS_ENTROPY, logits.pointer()),
-            (TensorView::Bf16(_), false) => (&CROSS_ENTROPY_BF16, logits.pointer()),
+            (TensorView::F32(logits), true) => (f32, Pointer::update(logits).any()),
+            (TensorView::Bf16(logits), true) => (bf16, Pointer::update(logits).any()),
+            (TensorView::F32(_), false) => (f32, logits.pointer()),
+            (TensorView::Bf16(_), false) => (bf16, logits.pointer()),
             (TensorView::Nf4(_) | TensorView::Split(_), _) => {
                 let (dtype, help) = (logits.dtype(), "write the logits in f32 or bf16");
                 let (kernel, compute) = (CROSS_ENTROPY.name, DType::F32);
@@ -110,6 +134,7 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
             counted: Pointer::read(counted),
             rows,
             vocab,
+            softcap: check.softcap(softcap)?,
         };
         let arguments = parameters.into_arguments();
         let problem = Problem::Rows(RowsProblem { rows, width: vocab, vectorized: false });

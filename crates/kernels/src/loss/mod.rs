@@ -19,7 +19,8 @@ mod preference;
 pub mod reference;
 
 pub use cross_entropy::{
-    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET,
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
+    CrossEntropy, GradLogits, IGNORED_TARGET,
 };
 pub use mean::{MEAN, Mean};
 pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
@@ -27,5 +28,13 @@ pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, 
 use crate::Kernel;
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] =
-    &[&CROSS_ENTROPY, &CROSS_ENTROPY_BF16, &MEAN, &LOG_RATIOS, &PREFERENCE, &SCALE_ROWS];
+pub(crate) static KERNELS: &[&Kernel] = &[
+    &CROSS_ENTROPY,
+    &CROSS_ENTROPY_BF16,
+    &CROSS_ENTROPY_SOFTCAP,
+    &CROSS_ENTROPY_SOFTCAP_BF16,
+    &MEAN,
+    &LOG_RATIOS,
+    &PREFERENCE,
+    &SCALE_ROWS,
+];

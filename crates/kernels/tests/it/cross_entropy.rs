@@ -2,9 +2,10 @@
 
 use half::bf16;
 use retrograph_kernel_abi::loss::CROSS_ENTROPY;
+use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
-use retrograph_kernels::{Dispatch, View};
+use retrograph_kernels::{Dispatch, KernelError, TensorView, View};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::elementwise::rounds;
@@ -37,7 +38,16 @@ fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize
         let (targets, losses) = (device.upload(targets), device.unwritten(rows));
         let counted = device.upload(&[counted]);
         let (logits, grad_logits) = (gradient, GradLogits::InPlace);
-        let launch = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        let launch = CrossEntropy {
+            logits,
+            targets,
+            losses,
+            grad_logits,
+            counted,
+            rows,
+            vocab,
+            softcap: None,
+        };
         let launch = launch.launch().unwrap();
         let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
         let grid = [blocks as u32, 1, 1];
@@ -193,7 +203,16 @@ fn the_gradient_is_written_only_to_the_given_buffer() {
         let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
         let (logits, losses) = (place(), device.unwritten(rows));
         let grad_logits = GradLogits::None;
-        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        let loss = CrossEntropy {
+            logits,
+            targets,
+            losses,
+            grad_logits,
+            counted,
+            rows,
+            vocab,
+            softcap: None,
+        };
         device.run(&loss.launch().unwrap());
         let alone = device.download(losses);
         let whole = device.unwritten(len);
@@ -229,7 +248,16 @@ fn logits_in_bf16_match_the_reference() {
         let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
         let (losses, len) = (device.unwritten(rows), rows * vocab);
         let run = |logits: View<u64, bf16>, grad_logits| {
-            let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+            let loss = CrossEntropy {
+                logits,
+                targets,
+                losses,
+                grad_logits,
+                counted,
+                rows,
+                vocab,
+                softcap: None,
+            };
             let launch = loss.launch().unwrap();
             let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
             let entry = launch.kernel().entries[entry];
@@ -261,4 +289,116 @@ fn logits_in_bf16_match_the_reference() {
 
 fn bits(values: &[bf16]) -> Vec<u16> {
     values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Caps of logits in f32 and in bf16, in both entries.
+#[test]
+fn logits_with_a_cap_match_the_reference() {
+    let mut data = Data::new("cross_entropy cap");
+    let cases = SIZES.into_iter().flat_map(|size| [(size, 30.0, 40.0), (size, 0.5, 3.0)]);
+    for (((rows, vocab), cap, scale), entry) in cases.flat_map(|case| [(case, 0), (case, 1)]) {
+        let numbers: Vec<bf16> =
+            data.uniform(rows * vocab, scale).into_iter().map(bf16::from_f32).collect();
+        let exact: Vec<f64> = numbers.iter().copied().map(f64::from).collect();
+        let single: Vec<f32> = numbers.iter().copied().map(f32::from).collect();
+        let mut tokens: Vec<u32> = (0..rows).map(|row| (row * 31 % vocab) as u32).collect();
+        tokens.iter_mut().skip(3).step_by(4).for_each(|token| *token = IGNORED_TARGET);
+        let y = softcap(&exact, cap);
+        let expected = cross_entropy(&y, &tokens, vocab);
+        let grad: Vec<f64> = cross_entropy_gradient(&y, &tokens, vocab)
+            .into_iter()
+            .map(|grad| grad / rows.max(1) as f64)
+            .collect();
+        let grad = softcap_backward(&y, &grad, cap);
+        let device = Device::new();
+        let logits: [TensorView<u64>; 2] =
+            [device.upload(&single).into(), device.upload(&numbers).into()];
+        // Errors of the logits: of f32, and 2⁻²⁰.
+        for (logits, error) in logits.into_iter().zip([1e-6, 2e-6]) {
+            let what = format!("{rows}×{vocab}, cap {cap}, {}, entry {entry}", logits.dtype());
+            let found = capped(&device, logits, &tokens, vocab, cap as f32, entry);
+            let of_logits = 2.0 * error * cap;
+            let tolerance = Tolerance::relative(2e-6).absolute(2e-6 + of_logits);
+            tolerance.check(&found[0], &expected, &format!("losses {what}"));
+            // A probability p has an error of p (1 − p) times that of the logits.
+            let tolerance =
+                Tolerance::relative(1.5e-5 + of_logits).absolute(1e-6 / rows.max(1) as f64);
+            tolerance.check(&found[1], &grad, &format!("gradient {what}"));
+        }
+    }
+}
+
+/// Losses and gradient in f32, in one of the entries, which repeats its bits.
+fn capped(
+    device: &Device,
+    logits: TensorView<u64>,
+    tokens: &[u32],
+    vocab: usize,
+    cap: f32,
+    entry: usize,
+) -> [Vec<f32>; 2] {
+    let rows = tokens.len();
+    let (targets, counted) = (device.upload(tokens), device.upload(&[rows as u32]));
+    let once = || {
+        let (losses, grad) = (device.unwritten(rows), device.unwritten(rows * vocab));
+        let grad_logits = GradLogits::Separate(grad.into());
+        let softcap = Some(cap);
+        let loss =
+            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
+        let launch = loss.launch().unwrap();
+        let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
+        let entry = launch.kernel().entries[entry];
+        let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
+        device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });
+        [device.download(losses), device.download(grad)]
+    };
+    let (first, second) = (once(), once());
+    same_bits(&first[0], &second[0], "the losses of two runs");
+    same_bits(&first[1], &second[1], "the gradients of two runs");
+    first
+}
+
+/// An infinite logit becomes the cap, or its negative, and has no gradient. NaN spreads over its
+/// row. Nothing past a row enters its sum, and a very large cap changes nothing.
+#[test]
+fn special_logits_with_a_cap_are_as_documented() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let device = Device::new();
+    for entry in [0, 1] {
+        let rows = [[inf, -inf, 1.0], [-inf, -inf, -inf], [nan, 0.0, 0.0], [0.0, 0.0, 0.0]];
+        let logits = rows.concat();
+        let bf16s: Vec<bf16> = logits.iter().copied().map(bf16::from_f32).collect();
+        for logits in [device.upload(&logits).into(), device.upload(&bf16s).into()] {
+            let [losses, grad] = capped(&device, logits, &[2, 1, 1, 0], 3, 4.0, entry);
+            let capped_row: Vec<f64> = [4.0, -4.0, 4.0 * 0.25f64.tanh()].to_vec();
+            let expected = cross_entropy(&capped_row, &[2], 3)[0];
+            Tolerance::relative(1e-5).check(&losses[..1], &[expected], "an infinite logit");
+            assert_eq!(grad[..2], [0.0, 0.0], "no gradient passes a saturated cap");
+            let third = 3f64.ln();
+            let (found, equal) = ([losses[1], losses[3]], [third, third]);
+            Tolerance::relative(1e-6).check(&found, &equal, "equal logits");
+            assert_eq!(grad[3..6], [0.0; 3]);
+            assert!(losses[2].is_nan() && grad[6..9].iter().all(|g| g.is_nan()));
+            let expected = [-2.0 / 12.0, 1.0 / 12.0, 1.0 / 12.0];
+            Tolerance::relative(1e-5).check(&grad[9..], &expected, "not capped");
+        }
+        let mut data = Data::new("cross_entropy large cap");
+        let numbers = data.uniform(2 * 37, 5.0);
+        let logits = device.upload(&numbers);
+        let large = capped(&device, logits.into(), &[3, 36], 37, f32::MAX, entry);
+        let [losses, gradient] = run(&numbers, &[3, 36], 37, 2, entry);
+        let near = Tolerance::relative(1e-5).absolute(1e-6);
+        near.check(&large[0], &doubles(&losses), "losses");
+        near.check(&large[1], &doubles(&gradient), "gradient");
+    }
+    let (logits, targets, losses) =
+        (device.upload(&[0.0f32]), device.upload(&[0]), device.unwritten(1));
+    let (counted, grad_logits) = (device.upload(&[1]), GradLogits::None);
+    for cap in [0.0, -1.0, inf, nan] {
+        let (rows, vocab, softcap) = (1, 1, Some(cap));
+        let loss =
+            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
+        let error = loss.launch().unwrap_err();
+        assert!(matches!(error, KernelError::Constant { .. }), "{error}");
+    }
 }

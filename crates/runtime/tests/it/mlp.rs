@@ -86,7 +86,16 @@ impl Mlp {
         let (targets, counted) = (self.targets, self.counted);
         let (rows, vocab) = (ROWS, CLASSES);
         let grad_logits = GradLogits::InPlace;
-        let entropy = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        let entropy = CrossEntropy {
+            logits,
+            targets,
+            losses,
+            grad_logits,
+            counted,
+            rows,
+            vocab,
+            softcap: None,
+        };
         pass.launch(entropy.launch()?)?;
         pass.launch(Mean { x: losses, counted, out: self.loss }.launch()?)?;
 

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{
-    CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap, SoftcapBackward,
-};
+use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -13,6 +11,7 @@ use super::layer::Layer;
 use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
+use super::self_attention::softcap;
 use super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::model::builder::Weight;
@@ -87,15 +86,12 @@ impl Head {
     }
 
     /// Returns the dtype of logits that only the loss reads: the dtype that their product writes,
-    /// so bf16 logits take half the memory. Logits with a cap are f32.
+    /// so bf16 logits take half the memory.
     pub(in crate::model) fn logits_dtype(&self) -> DType {
-        match self.softcap {
-            Some(_) => DType::F32,
-            None => self.projection.output_dtype(self.projection.dtypes),
-        }
+        self.projection.output_dtype(self.projection.dtypes)
     }
 
-    /// Appends the final norm and the logits of every row, in `dtype`.
+    /// Appends the final norm and the logits of every row without their cap, in `dtype`.
     pub(in crate::model) fn forward(
         &self,
         builder: &mut Builder,
@@ -107,14 +103,16 @@ impl Head {
         builder.scope("logits");
         let call = Forward { output: Output::Transient(dtype), ..self.projection.call() };
         let [out] = linear::forward(builder, normed.into(), [call])?;
-        let mut logits = out.y;
-        if let Some(cap) = self.softcap {
-            let x = logits.f32()?;
-            let y = builder.transient("capped", x.len());
-            builder.launch(Softcap { x, y, cap }.launch())?;
-            logits = y.into();
-        }
-        Ok(Saved { logits, norm, projection: out.saved })
+        Ok(Saved { logits: out.y, norm, projection: out.saved })
+    }
+
+    /// Appends the cap of the logits, if there is one.
+    pub(in crate::model) fn cap(
+        &self,
+        builder: &mut Builder,
+        logits: Slice<f32>,
+    ) -> Result<Slice<f32>> {
+        Ok(softcap(builder, self.softcap, logits)?.0)
     }
 
     /// Appends the final norm and the logits of every row, into the given buffer.
@@ -137,7 +135,7 @@ impl Head {
     }
 
     /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
-    /// unless the product that reads it takes another dtype, or the logits have a cap.
+    /// unless the product that reads it takes another dtype.
     pub(in crate::model) fn loss(
         &self,
         builder: &mut Builder,
@@ -148,24 +146,16 @@ impl Head {
         let (Self { rows, vocab, softcap, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
         let written = logits.narrowest();
-        let (name, len, capped) = ("grad_logits", written.len(), logits);
-        let (grad, grad_logits) = if softcap.is_some() {
-            let grad = Activation::transient(builder, name, len, Dtypes::F32);
-            (grad, GradLogits::Separate(grad.written()))
-        } else if dtypes == Dtypes::from(written.dtype()) {
+        let (grad, grad_logits) = if dtypes == Dtypes::from(written.dtype()) {
             (logits, GradLogits::InPlace)
         } else {
-            let grad = Activation::transient(builder, name, len, dtypes);
+            let grad = Activation::transient(builder, "grad_logits", written.len(), dtypes);
             (grad, GradLogits::Separate(grad.written()))
         };
         let logits = written;
-        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        let loss =
+            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
         builder.launch(loss.launch())?;
-        let Some(cap) = softcap else { return Ok(grad) };
-        let (y, grad_out) = (capped.f32()?, grad.f32()?);
-        let grad = Activation::transient(builder, "grad_uncapped", y.len(), dtypes);
-        let grad_input = grad.written();
-        builder.launch(SoftcapBackward { y, grad_out, grad_input, cap }.launch())?;
         Ok(grad)
     }
 
@@ -177,9 +167,10 @@ impl Head {
         objective: Objective,
     ) -> Result<()> {
         builder.scope("loss");
-        let (Self { rows, vocab, .. }, grad_logits) = (*self, GradLogits::None);
+        let (Self { rows, vocab, softcap, .. }, grad_logits) = (*self, GradLogits::None);
         let (Objective { targets, counted, losses }, logits) = (objective, logits.narrowest());
-        let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+        let loss =
+            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
         builder.launch(loss.launch())
     }
 

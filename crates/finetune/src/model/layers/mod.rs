@@ -60,7 +60,7 @@ impl Model {
         Self { embedding: Embedding::new(builder, spec), layers, head }
     }
 
-    /// Appends the forward pass over `tokens`, up to the logits in `dtype`.
+    /// Appends the forward pass over `tokens`, up to the logits in `dtype`, without their cap.
     pub(super) fn logits(
         &self,
         builder: &mut Builder,

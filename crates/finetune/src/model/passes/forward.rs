@@ -48,6 +48,7 @@ impl ForwardPass {
         builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;
+        let logits = model.head.cap(&mut builder, logits)?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
