@@ -4,16 +4,17 @@ use std::path::Path;
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::{Bench, Measurement};
-use retrograph_finetune::{Device, Mode, Stage};
+use retrograph_finetune::{Device, Mode, ModelConfig, Precision, Stage, TrainingConfig};
 use serde::Serialize;
 
 use crate::args::BenchArguments;
 use crate::error::CliError;
 use crate::outputs::{self, Output};
+use crate::run_config::with_used_patterns;
 use crate::screen::{self, Startup, fact};
 use crate::{Outcome, decode_bench, file};
 
-/// The results, the device, and the settings of a benchmark.
+/// The JSON file: the device, the model, the settings and the measurements.
 #[derive(Serialize)]
 struct Results<'a, S, M> {
     device: &'a str,
@@ -23,9 +24,15 @@ struct Results<'a, S, M> {
     preset: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model_config: Option<&'a Path>,
-    mode: retrograph_finetune::Mode,
+    model: ModelConfig,
+    mode: Mode,
+    precision: Precision,
+    bf16_weights: bool,
+    warm_up: u32,
     #[serde(flatten)]
     settings: S,
+    /// Whether every case was measured.
+    complete: bool,
     measurements: &'a [M],
 }
 
@@ -41,7 +48,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let output = arguments.json.as_deref();
     let output = output.map(|path| Output { what: "the results", path, begins: r#"{"device":"# });
     outputs::require(output.as_slice(), &[])?;
-    let config = arguments.config()?;
+    let config = with_used_patterns(arguments.config()?)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;
@@ -50,43 +57,91 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     if !arguments.decode.is_empty() {
         return decode_bench::run(arguments, &config, &device, &modules, start);
     }
-    let mode = config.mode;
     let bench = Bench {
         config,
         sizes: arguments.sizes.iter().map(|size| size.0).collect(),
         strategies: arguments.strategies.clone(),
         warm_up: arguments.warm_up,
-        steps: arguments.steps.max(1),
+        steps: arguments.steps,
         energy: arguments.energy,
     };
-    let rows = &mut rows(device.simulated, heading, line, arguments);
-    let measurements = bench.run(&modules, start, rows)?;
-    if let Some(path) = &arguments.json {
-        let settings = Settings { steps: arguments.steps };
-        write(path, arguments, mode, settings, &device, &measurements)?;
-    }
-    Ok(Outcome::Done)
+    let settings = Settings { steps: arguments.steps };
+    let mut table = Table::new(arguments, &config, &device, settings, heading, line);
+    bench.run(&modules, start, &mut |measurement| table.add(measurement))?;
+    table.finish()
 }
 
-/// Prints each measurement, after a `heading`. Stops if printing fails, unless the results are also
-/// written to a file.
-pub(crate) fn rows<M>(
-    simulated: bool,
+/// Prints each measurement, and writes all of them to the JSON file after each, so that an
+/// interrupted benchmark keeps what it has measured.
+pub(crate) struct Table<'a, S, M> {
+    arguments: &'a BenchArguments,
+    config: &'a TrainingConfig,
+    device: &'a Device,
+    settings: S,
     heading: fn(),
     line: fn(&M),
-    arguments: &BenchArguments,
-) -> impl FnMut(&M) -> bool {
-    let mut begun = false;
-    let kept = arguments.json.is_some();
-    move |measurement| {
-        if !begun {
+    measurements: Vec<M>,
+    written: Result<(), CliError>,
+}
+
+impl<'a, S: Serialize, M: Serialize + Clone> Table<'a, S, M> {
+    pub(crate) fn new(
+        arguments: &'a BenchArguments,
+        config: &'a TrainingConfig,
+        device: &'a Device,
+        settings: S,
+        heading: fn(),
+        line: fn(&M),
+    ) -> Self {
+        let (measurements, written) = (Vec::new(), Ok(()));
+        Self { arguments, config, device, settings, heading, line, measurements, written }
+    }
+
+    /// Prints a measurement. Returns whether to continue: until printing fails, unless the results
+    /// are also written to a file, or until writing fails.
+    pub(crate) fn add(&mut self, measurement: &M) -> bool {
+        if self.measurements.is_empty() {
             let nothing = "times are SIMULATED and meaningless";
-            fact("results", if simulated { nothing } else { "times in ms" });
-            heading();
+            fact("results", if self.device.simulated { nothing } else { "times in ms" });
+            (self.heading)();
         }
-        begun = true;
-        line(measurement);
-        kept || screen::works()
+        (self.line)(measurement);
+        self.measurements.push(measurement.clone());
+        let Some(path) = &self.arguments.json else { return screen::works() };
+        self.written = self.write(path, false);
+        self.written.is_ok()
+    }
+
+    /// Writes the file of all cases.
+    pub(crate) fn finish(self) -> Result<Outcome, CliError> {
+        self.written?;
+        let table = Self { written: Ok(()), ..self };
+        if let Some(path) = &table.arguments.json {
+            table.write(path, true)?;
+            fact("json", path.display());
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn write(&self, path: &Path, complete: bool) -> Result<(), CliError> {
+        let Self { arguments, config, device, .. } = self;
+        let model_config = arguments.model_config.as_deref();
+        let results = Results {
+            device: &device.info.name,
+            simulated: device.simulated,
+            driver: device.context.driver().version().to_string(),
+            preset: model_config.is_none().then_some(arguments.model.dimensions.preset.name()),
+            model_config,
+            model: config.model,
+            mode: config.mode,
+            precision: config.precision,
+            bf16_weights: arguments.bf16_weights,
+            warm_up: arguments.warm_up,
+            settings: &self.settings,
+            complete,
+            measurements: &self.measurements,
+        };
+        file::write_json("the results", path, &results)
     }
 }
 
@@ -128,29 +183,4 @@ fn line(one: &Measurement) {
         bytes(one.memory.measured_bytes),
         one.memory.difference_percent
     ));
-}
-
-/// Writes the results as JSON.
-pub(crate) fn write(
-    path: &Path,
-    arguments: &BenchArguments,
-    mode: Mode,
-    settings: impl Serialize,
-    device: &Device,
-    measurements: &[impl Serialize],
-) -> Result<(), CliError> {
-    let model_config = arguments.model_config.as_deref();
-    let results = Results {
-        device: &device.info.name,
-        simulated: device.simulated,
-        driver: device.context.driver().version().to_string(),
-        preset: model_config.is_none().then_some(arguments.model.preset.name()),
-        model_config,
-        mode,
-        settings,
-        measurements,
-    };
-    file::write_json("the results", path, &results)?;
-    fact("json", path.display());
-    Ok(())
 }

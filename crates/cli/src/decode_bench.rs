@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::args::BenchArguments;
-use crate::bench::{rows, write};
+use crate::bench::Table;
 use crate::error::CliError;
 use crate::screen;
 
@@ -36,15 +36,12 @@ pub(crate) fn run(
         batch: arguments.batch.into(),
         sampling: Sampling { temperature: arguments.temperature, ..drawn },
         warm_up: arguments.warm_up as usize,
-        steps: arguments.steps.max(1) as usize,
+        steps: arguments.steps as usize,
     };
-    let rows = &mut rows(device.simulated, heading, line, arguments);
-    let measurements = bench.run(modules, start, rows)?;
-    if let Some(path) = &arguments.json {
-        let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
-        write(path, arguments, config.mode, settings, device, &measurements)?;
-    }
-    Ok(Outcome::Done)
+    let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
+    let mut table = Table::new(arguments, config, device, settings, heading, line);
+    bench.run(modules, start, &mut |measurement| table.add(measurement))?;
+    table.finish()
 }
 
 fn heading() {

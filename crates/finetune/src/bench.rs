@@ -170,7 +170,7 @@ impl Bench {
         let options = TrainerOptions { build: strategy.build(), ..TrainerOptions::default() };
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
-        let text = noise(size[1] * 16 + 1);
+        let text = TextData::from_tokens(tokens(size[1] * 16 + 1, self.config.model.vocab));
         let batch = |step| text.batch(size, self.config.seed, step);
         for step in 0..self.warm_up {
             trainer.step(&batch(step)?)?;
@@ -278,8 +278,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns a pseudo-random text.
-fn noise(len: usize) -> TextData {
-    let byte = |index: usize| (index.wrapping_mul(2_654_435_761) >> 11) as u8;
-    TextData::from_bytes((0..len).map(byte).collect())
+/// Returns pseudo-random tokens of the whole vocabulary.
+fn tokens(len: usize, vocab: usize) -> Vec<u32> {
+    let hash = |index: u64| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (0..len as u64).map(|index| (hash(index) % vocab as u64) as u32).collect()
 }

@@ -182,7 +182,18 @@ fn bench_decode_runs_on_the_simulated_driver() {
     assert_eq!(of(0, "last_tokens"), of(1, "last_tokens"));
     assert_eq!(of(1, "operations"), of(1, "nodes"));
     assert!(of(1, "planned_bytes").as_u64() > Some(0), "{results}");
-    run(&place, &["bench", "--decode", "9x9", "--device", "sim"]).bad(&["9 tokens"]);
+    assert!(of(0, "token_ms_median").as_f64().is_some(), "{results}");
+    let bench = |rest: &[&str]| {
+        let line = [&["bench"], &model[..], &["--device", "sim", "--json", "r.json"], rest];
+        run(&place, &line.concat())
+    };
+    // One token is measured, after the one of the prefill.
+    bench(&["--decode", "4x6", "--steps", "1", "--warm-up", "0"]).good();
+    let one = json(&place.path("r.json"));
+    assert!(one["measurements"][0]["token_ms_median"].as_f64() > Some(0.0), "{one}");
+    let few = bench(&["--decode", "4x6", "--steps", "2", "--warm-up", "0"]);
+    few.bad(&["is 6", "at least 7", "4 tokens of the prompt", "2 measured"]);
+    bench(&["--decode", "9x9"]).bad(&["is 9", "9 tokens"]);
 }
 
 #[cfg(unix)]

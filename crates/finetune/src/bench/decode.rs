@@ -6,8 +6,8 @@ use retrograph_kernels::DType;
 use retrograph_runtime::{ModuleCache, Report, Requirements, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::{BenchStrategy, milliseconds};
-use crate::config::{InferenceConfig, Mode, dtype_name};
+use super::{BenchStrategy, milliseconds, tokens};
+use crate::config::{InferenceConfig, Mode, dtype_name, require};
 use crate::error::{Error, Result};
 use crate::generate::{
     Advance, Event, GenerationBatch, GenerationPlan, GeneratorOptions, Request, Sampling,
@@ -36,7 +36,7 @@ pub struct DecodeBench {
     pub batch: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
-    /// Unmeasured tokens before the measurement.
+    /// Unmeasured tokens before the measurement; the first token of a sequence never is measured.
     pub warm_up: usize,
     /// Measured tokens.
     pub steps: usize,
@@ -103,7 +103,8 @@ impl DecodeBench {
     /// measurement and returns whether to continue.
     ///
     /// # Errors
-    /// If the tokens of a case exceed its capacity, a case cannot be built, or the device fails.
+    /// If the prompt, warm-up and measured tokens of a case exceed its capacity, a case cannot be
+    /// built, or the device fails.
     pub fn run(
         &self,
         modules: &ModuleCache,
@@ -112,9 +113,7 @@ impl DecodeBench {
     ) -> Result<Vec<DecodeMeasurement>> {
         let mut required = Requirements::default();
         for &[position, capacity] in &self.sizes {
-            if position >= capacity {
-                return Err(Error::PromptTooLong { tokens: position, capacity });
-            }
+            self.require_capacity(position, capacity)?;
             let plan = GenerationPlan::new(&self.config(), self.options(capacity))?;
             required = required.union(plan.requirements());
         }
@@ -133,6 +132,22 @@ impl DecodeBench {
             }
         }
         Ok(measurements)
+    }
+
+    /// Tokens before the measurement: the first one comes from the prefill.
+    fn unmeasured(&self) -> usize {
+        self.warm_up.max(1)
+    }
+
+    /// Checks that the prompt and all generated tokens fit.
+    fn require_capacity(&self, position: usize, capacity: usize) -> Result<()> {
+        let (warm_up, measured) = (self.unmeasured(), self.steps);
+        let needed = position.saturating_add(warm_up).saturating_add(measured);
+        let rule = format!(
+            "at least {needed}: {position} tokens of the prompt, {warm_up} of warm-up and \
+             {measured} measured"
+        );
+        require("the capacity of the KV cache", capacity, needed <= capacity, &rule)
     }
 
     /// Returns the configuration without trained weights, unless it has LoRA updates.
@@ -172,9 +187,9 @@ impl DecodeBench {
         let source = Source::State(state.clone());
         let mut batch = GenerationBatch::new(plan.start(modules, source, &mut |_| ())?)?;
         let vocab = self.config.model.vocab;
-        let prompt: Vec<u32> = (0..position).map(|i| (i * 7919 % vocab) as u32).collect();
+        let prompt = tokens(position, vocab);
         // Builds the programs of the prompt and of the first step.
-        let count = self.warm_up + self.steps;
+        let count = self.unmeasured() + self.steps;
         let request = Request { max_tokens: 2, ..Request::new(&prompt, self.sampling) };
         self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
@@ -220,14 +235,14 @@ impl DecodeBench {
                 if all.len() == 1 {
                     prompt_ms = started.elapsed().as_secs_f64() * 1e3;
                 }
-                if all.len() == self.warm_up.max(1) {
+                if all.len() == self.unmeasured() {
                     pipelined = Instant::now();
-                } else if all.len() > self.warm_up {
+                } else if all.len() > self.unmeasured() {
                     device_ms.extend(batch.device_ms());
                 }
             }
         }
-        let measured = all.len().saturating_sub(self.warm_up.max(1)).max(1);
+        let measured = all.len().saturating_sub(self.unmeasured()).max(1);
         let pipelined_ms = pipelined.elapsed().as_secs_f64() * 1e3 / measured as f64;
         let last_tokens = all.split_off(all.len().saturating_sub(8));
         let prefill_ms = Vec::new();

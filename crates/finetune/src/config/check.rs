@@ -7,7 +7,7 @@ use retrograph_runtime::Ranks;
 use crate::error::{Error, Result};
 
 /// Fails with the `rule` of a field unless it `holds`.
-pub(super) fn require(
+pub(crate) fn require(
     field: &'static str,
     value: impl fmt::Display,
     holds: bool,

@@ -17,7 +17,7 @@ mod projection;
 mod rope;
 mod training;
 
-pub(crate) use check::require_rank;
+pub(crate) use check::{require, require_rank};
 pub use choice::UnknownChoice;
 pub use inference::InferenceConfig;
 pub use long_rope::{LongRope, RopeFactors};
