@@ -54,7 +54,7 @@ pub enum BundleError {
         source: std::io::Error,
     },
     /// The file is not a bundle.
-    #[error("{} is not a bundle; make one with `Bundle::write`", path.display())]
+    #[error("{} is not a bundle of compiled kernels", path.display())]
     NotABundle {
         /// The file.
         path: PathBuf,

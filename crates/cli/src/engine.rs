@@ -4,8 +4,8 @@ use std::path::Path;
 
 use retrograph_finetune::{
     Adapter, ChatTemplate, DType, Device, Error, GenerationBatch, GenerationConfig, GenerationPlan,
-    Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source, Stage,
-    Tokenizer,
+    Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Sampling, Source,
+    Stage, Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments};
@@ -28,6 +28,21 @@ pub(crate) struct Engine {
     adapted: Vec<Generator>,
 }
 
+/// Reads the default sampling parameters of the model in `directory`, and checks them.
+pub(crate) fn sampling_defaults(
+    directory: &Path,
+    tokenizer: &Tokenizer,
+) -> Result<GenerationConfig, CliError> {
+    let defaults = GenerationConfig::open(directory, tokenizer)?;
+    let drawn = GenerationConfig { do_sample: Some(true), ..defaults.clone() };
+    Sampling::from_config(&drawn).validate().map_err(|error| CliError::Read {
+        what: "the default sampling",
+        path: directory.join("generation_config.json"),
+        reason: std::io::Error::new(std::io::ErrorKind::InvalidData, error.to_string()),
+    })?;
+    Ok(defaults)
+}
+
 impl Engine {
     /// Opens the model and the adapters, and uploads them. All generators share the weights of the
     /// model; each generates up to `batch` sequences at a time. `check` gets the chat template and
@@ -48,7 +63,7 @@ impl Engine {
             Err(HubError::NoChatTemplate) => None,
             template => Some(template.map_err(Error::from)?),
         };
-        let defaults = GenerationConfig::open(model.path(), &tokenizer)?;
+        let defaults = sampling_defaults(model.path(), &tokenizer)?;
         check(template.as_ref(), &defaults)?;
         let mut ends = defaults.eos.clone();
         ends.extend(tokenizer.eos().filter(|end| !defaults.eos.contains(end)));

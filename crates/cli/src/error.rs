@@ -138,9 +138,25 @@ pub(crate) enum CliError {
         /// Why.
         reason: std::io::Error,
     },
+    /// The batch has no equal parts for all GPUs.
+    #[error("--batch is {batch}, but it must be a multiple of the number of GPUs, {ranks}")]
+    UnequalParts {
+        /// Sequences, or pairs, per step.
+        batch: usize,
+        /// Number of GPUs.
+        ranks: usize,
+    },
     /// The bundle of compiled kernels cannot be used.
-    #[error(transparent)]
+    #[error("{0}\nhint: --bundle names the file; `cargo xtask prewarm --bundle` writes one")]
     Bundle(#[from] retrograph_runtime::modules::BundleError),
+    /// The compiler cannot be started.
+    #[error("the compiler `{}` cannot be started: {source}; correct --compile", path.display())]
+    Compiler {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The path of the program is unknown, so it cannot start compiler processes.
     #[error("this program cannot start compiler processes: {0}; use --compile driver")]
     OwnProgram(std::io::Error),

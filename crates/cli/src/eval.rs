@@ -2,7 +2,7 @@
 
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, Split, Tokenizer, TrainingConfig,
+    Device, Error, Evaluation, Evaluator, ModelDirectory, Split, Tokenizer, TrainingConfig,
 };
 use serde_json::json;
 
@@ -19,8 +19,8 @@ fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
     let output = arguments.json.as_deref();
     let output = output.map(|path| Output { what: "the result", path, begins: r#"{"batch":"# });
     let data = [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned();
-    let adapter = &arguments.model.lora.adapter;
-    let folders = [&arguments.base, adapter, &arguments.checkpoint].into_iter().flatten();
+    let folders =
+        [&arguments.base, &arguments.adapter, &arguments.checkpoint].into_iter().flatten();
     let inputs = data.chain(folders.flat_map(|folder| outputs::files_in(folder)));
     outputs::require(output.as_slice(), &inputs.collect::<Vec<_>>())
 }
@@ -36,16 +36,15 @@ struct EvalConfig {
 
 impl EvalConfig {
     fn resolve(arguments: &EvalArguments) -> Result<Self, CliError> {
-        arguments.model.require_mode()?;
         require_output(arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let tokenizer = data::tokenizer(base.as_ref())?;
         let config = arguments.config(base.as_ref());
-        TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
-        let options = arguments.data.options(arguments.seq(base.as_ref()));
+        config.validate_sizes()?;
+        let options = arguments.data.options(config.seq);
         let split = data::read(&arguments.data, &tokenizer, options, false)?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
-        let adapter = arguments.model.lora.adapter.as_deref();
+        let adapter = arguments.adapter.as_deref();
         let (config, trained) = Trained::open(config, base.as_ref(), checkpoint, adapter)?;
         let config = arguments.sized(config, base.as_ref());
         trained.show();

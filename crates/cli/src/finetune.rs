@@ -23,6 +23,7 @@ pub(crate) fn run(mut arguments: FinetuneArguments) -> Result<Outcome, CliError>
     let placement = match Role::of(&arguments.ranks)? {
         Role::Alone => return train(RunConfig::resolve(arguments, None)?, None),
         Role::Launcher(count) => {
+            arguments.require_equal_parts(count)?;
             let stop = interrupt::defer();
             let status = ranks::launch(count, stop)?;
             return Ok(match stop.load(Ordering::Relaxed) {

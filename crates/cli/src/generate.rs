@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::args::{GenerateArguments, InferenceArguments};
 use crate::data::NO_TOKENIZER;
+use crate::engine::sampling_defaults;
 use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
@@ -45,7 +46,7 @@ impl GenerateConfig {
             fact("tokenizer", NO_TOKENIZER);
         }
         let defaults = match &model {
-            Some(model) => GenerationConfig::open(model.path(), &tokenizer)?,
+            Some(model) => sampling_defaults(model.path(), &tokenizer)?,
             None => GenerationConfig::default(),
         };
         let sampling = arguments.sampling.resolve(&defaults);

@@ -62,7 +62,15 @@ const OPTIONS: [(&str, &str, Form); 41] = [
 ];
 
 /// Fields of a configuration that only options set, and these options.
-const OF_FLAGS: [(&str, &str); 12] = [
+const OF_FLAGS: [(&str, &str); 20] = [
+    ("batch", "--batch"),
+    ("batch x seq", "--batch and --seq; --grad-accumulation keeps the sequences of a step"),
+    ("interleave", "--interleave"),
+    ("rank", "--rank"),
+    ("alpha", "--alpha"),
+    ("lora_targets", "--lora-targets"),
+    ("lora_layers", "--lora-layers"),
+    ("lora_dropout", "--lora-dropout"),
     ("lr", "--lr"),
     ("min_lr", "--min-lr"),
     ("steps", "--steps and --schedule-steps"),

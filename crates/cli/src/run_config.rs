@@ -268,6 +268,7 @@ fn require_outputs(arguments: &FinetuneArguments) -> Result<(), CliError> {
         inputs.extend(outputs::files_in(folder));
     }
     outputs::require(&arguments.output.files(), &inputs)?;
+    arguments.cache.require()?;
     require_folders(arguments)?;
     if !names_output(arguments) {
         require_place("the trained weights", DEFAULT_OUTPUT.as_ref())?;
@@ -283,6 +284,10 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
     let base = arguments.base.as_deref();
     let adapter = adapter_output(&arguments.output, base);
     let model = export::output(&arguments.output);
+    let replaced = [&arguments.output.adapter_out, &arguments.output.model_out];
+    for (what, folder) in ["the adapter", "the model"].into_iter().zip(replaced) {
+        folder.as_deref().map_or(Ok(()), |folder| require_directory(what, folder))?;
+    }
     adapter.map_or(Ok(()), |output| output.require_free()).map_err(Error::from)?;
     model.map_or(Ok(()), |output| output.require_free()).map_err(Error::from)?;
     let adapter = adapter.map(|output| ("the adapter", output.folder));
@@ -294,6 +299,14 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
     let kernels = arguments.cache.dir().map(|path| ("the kernel cache", path));
     let folders = [checkpoints, events, tokens, kernels, adapter, model];
     let all: Vec<_> = files.chain(folders.into_iter().flatten()).collect();
+    for (what, folder) in [events, tokens, kernels].into_iter().flatten() {
+        require_directory(what, folder)?;
+    }
+    for (what, folder) in [checkpoints, events].into_iter().flatten() {
+        if !folder.exists() {
+            require_place(what, folder)?;
+        }
+    }
     for (what, folder) in adapter.into_iter().chain(model) {
         // The folder is replaced as a whole, so nothing else may go there.
         let others = all.iter().filter(|other| other.0 != what);
@@ -304,6 +317,14 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
         require_place(what, folder)?;
     }
     Ok(())
+}
+
+/// Checks that there is no file at `folder`.
+fn require_directory(what: &'static str, folder: &Path) -> Result<(), CliError> {
+    match std::fs::metadata(folder) {
+        Ok(found) if !found.is_dir() => Err(CliError::write(what, folder, "it is not a directory")),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that `folder` can be created or filled. Missing folders above it are created when it is

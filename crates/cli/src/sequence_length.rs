@@ -2,12 +2,9 @@
 
 use retrograph_finetune::{Device, Error, ModelDirectory, Plan, TrainingConfig};
 
-use crate::args::{FinetuneArguments, default_seq};
+use crate::args::{FinetuneArguments, MIN_DEFAULT_SEQ, default_seq};
 use crate::error::CliError;
 use crate::screen::fact;
-
-/// The shortest default.
-const MIN_SEQ: usize = 64;
 
 /// Returns the [`default_seq`] of `base`, halved until the run of `config` fits in the free
 /// memory of `device`.
@@ -22,7 +19,8 @@ pub(crate) fn fitting(
 ) -> Result<usize, CliError> {
     let (free, _) = device.context.mem_get_info().map_err(Error::from)?;
     let mut seq = default_seq(base);
-    while seq / 2 >= MIN_SEQ && need(arguments, &TrainingConfig { seq, ..*config })? > free {
+    while seq / 2 >= MIN_DEFAULT_SEQ && need(arguments, &TrainingConfig { seq, ..*config })? > free
+    {
         seq /= 2;
     }
     let reason = if base.max_position_embeddings() == Some(seq) {

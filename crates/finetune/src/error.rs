@@ -2,6 +2,7 @@
 
 mod reduce;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use retrograph_runtime::modules::UnsupportedDevice;
@@ -116,10 +117,11 @@ pub enum Error {
     },
     /// The run does not fit into device memory. Nothing was uploaded.
     #[error(
-        "the run needs {planned} bytes of device memory, but {free} of {total} are free: \
-         {parameters} for parameters, {optimizer} for moments, {verify} for the copies of \
-         the verification, {held_out} for held-out data, {step} for a step and {driver} for the \
-         driver; reduce {reduce}, or free other device memory. Nothing was uploaded"
+        "the run needs {} of device memory, but {} of {} are free: {} for parameters, {} for \
+         moments, {} for the copies of the verification, {} for held-out data, {} for a step and \
+         {} for the driver; reduce {reduce}, or free other device memory. Nothing was uploaded",
+        Bytes(*planned), Bytes(*free), Bytes(*total), Bytes(*parameters), Bytes(*optimizer),
+        Bytes(*verify), Bytes(*held_out), Bytes(*step), Bytes(*driver)
     )]
     OutOfMemory {
         /// Bytes of the run.
@@ -329,6 +331,21 @@ impl From<retrograph_runtime::program::CacheError<Self>> for Error {
                 value: other.to_string(),
                 rule: "one for which programs are built".to_owned(),
             },
+        }
+    }
+}
+
+/// A number of bytes with a binary unit.
+struct Bytes(usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..0x400 => write!(f, "{} B", self.0),
+            0x400..0x10_0000 => write!(f, "{:.1} KiB", bytes / 1024.0),
+            0x10_0000..0x4000_0000 => write!(f, "{:.1} MiB", bytes / f64::from(1 << 20)),
+            _ => write!(f, "{:.2} GiB", bytes / f64::from(1 << 30)),
         }
     }
 }

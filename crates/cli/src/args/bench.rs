@@ -77,17 +77,18 @@ impl BenchArguments {
     /// used.
     pub(crate) fn config(&self) -> Result<TrainingConfig, Error> {
         let f16_copies = if self.bf16_weights { F16Copies::OneTerm } else { F16Copies::TwoTerms };
-        let preset = self.model.preset;
+        let preset = self.model.dimensions.preset;
         let (model, rank) = match &self.model_config {
             Some(path) => (ModelConfig::read(path)?, HUB_RANK),
             None => (preset.model(), preset.default_rank()),
         };
+        let model = self.model.dimensions.with_dimensions(model);
         let mode = match &self.model.lora.adapter {
             Some(path) => Mode::Lora(Adapter::open(path)?.lora()),
             None => self.model.mode(rank, true),
         };
         Ok(TrainingConfig {
-            model: self.model.with_dimensions(model),
+            model,
             mode,
             precision: Precision { f16_copies, ..self.model.precision(DType::F32) },
             batch: 1,

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
 
 use clap::Args;
@@ -83,6 +84,15 @@ impl CacheArguments {
         self.cache_dir.as_ref().and_then(DirChoice::path)
     }
 
+    /// Checks that the bundle can be read and the compiler started.
+    pub(crate) fn require(&self) -> Result<(), CliError> {
+        self.bundle.as_ref().map(Bundle::open).transpose()?;
+        match &self.compile {
+            Some(CompileChoice::Ptxas(path)) => require_compiler(path),
+            _ => Ok(()),
+        }
+    }
+
     /// The module cache of `device`, which was opened for `choice`.
     pub(crate) fn modules(
         &self,
@@ -105,17 +115,27 @@ impl CacheArguments {
         Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, compile: warming }))
     }
 
-    /// Fails only if compiler processes are requested and the path of this program is unknown.
+    /// Fails if compiler processes are requested and the path of this program is unknown, or if
+    /// the requested compiler cannot be started.
     fn warming(&self, device: DeviceChoice) -> Result<CompileOptions, CliError> {
         let compiler = match &self.compile {
             None if device == DeviceChoice::Simulated => Compiler::Driver,
             None => processes(device).unwrap_or_default(),
             Some(CompileChoice::Driver) => Compiler::Driver,
-            Some(CompileChoice::Ptxas(path)) => Compiler::Ptxas(path.clone()),
+            Some(CompileChoice::Ptxas(path)) => {
+                require_compiler(path)?;
+                Compiler::Ptxas(path.clone())
+            }
             Some(CompileChoice::Processes) => processes(device).map_err(CliError::OwnProgram)?,
         };
         Ok(CompileOptions { compiler, workers: self.compile_workers, ..CompileOptions::default() })
     }
+}
+
+/// Starts the compiler to ask for its version.
+fn require_compiler(path: &Path) -> Result<(), CliError> {
+    let asked = Command::new(path).arg("--version").output();
+    asked.map(drop).map_err(|source| CliError::Compiler { path: path.to_owned(), source })
 }
 
 /// This program as the compiler, for the same device.

@@ -125,14 +125,21 @@ impl UseArguments {
         self.holdout.is_some_and(|fraction| fraction > 0.0)
     }
 
-    /// Fails if early stopping is requested, but the held-out loss is measured only at the end.
+    /// Fails if an option needs a held-out loss that is not measured, or for early stopping only
+    /// at the end.
     pub(crate) fn require_measurements(&self) -> Result<(), CliError> {
-        match (self.early_stop, self.eval_every) {
-            (Some(_), 0) => {
+        let uses = [
+            ("--eval-every", self.eval_every > 0),
+            ("--save-best", self.save_best),
+            ("--early-stop", self.early_stop.is_some()),
+        ];
+        match uses.into_iter().find(|(_, used)| *used && !self.holds_out()) {
+            Some((option, _)) => Err(CliError::Ignored { option, needed: "--holdout above 0" }),
+            None if self.early_stop.is_some() && self.eval_every == 0 => {
                 let (option, needed) = ("--early-stop", "--eval-every above 0");
                 Err(CliError::Ignored { option, needed })
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

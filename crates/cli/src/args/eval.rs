@@ -3,38 +3,37 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{DeviceChoice, Mode, ModelDirectory, OptimizerConfig, TrainingConfig};
 
-use super::{CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, default_seq, real_dtype};
+use super::{
+    CacheArguments, DEFAULT_SEQ, DataArguments, DimensionArguments, PrecisionArguments, real_dtype,
+    with_seq,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
     #[command(flatten)]
     pub(crate) data: DataArguments,
     /// Model directory in Hugging Face format: config.json, safetensors files, tokenizer.json.
-    #[arg(
-        long = "model",
-        value_name = "DIR",
-        conflicts_with_all = [
-            "preset", "layers", "hidden", "intermediate", "heads", "kv_heads", "vocab",
-        ]
-    )]
+    #[arg(long = "model", value_name = "DIR", conflicts_with = "DimensionArguments")]
     pub(crate) base: Option<PathBuf>,
     /// Evaluate the newest checkpoint in this directory.
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = [
-            "adapter", "mode", "preset", "layers", "hidden", "intermediate", "heads", "kv_heads",
-            "vocab", "dtype", "quantize", "seed",
-        ]
+        conflicts_with_all = ["DimensionArguments", "PrecisionArguments", "adapter", "seed"]
     )]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Use the checkpoint with the lowest held-out loss, from a run with --save-best.
     #[arg(long, requires = "checkpoint")]
     pub(crate) best: bool,
+    /// Evaluate the model with this LoRA adapter, a directory in PEFT format.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) model: ModelArguments,
+    dimensions: DimensionArguments,
+    #[command(flatten)]
+    precision: PrecisionArguments,
     /// Sequences per batch, at least 1.
     #[arg(long, default_value_t = 4)]
     batch: usize,
@@ -59,11 +58,11 @@ impl EvalArguments {
     /// Returns the configuration without a checkpoint; the model is `base` if given.
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         let config = TrainingConfig {
-            model: base.map_or_else(|| self.model.model(), |base| *base.config()),
-            mode: self.model.mode(self.model.preset.default_rank(), false),
-            precision: self.model.precision(real_dtype(base.is_some())),
+            model: base.map_or_else(|| self.dimensions.model(), |base| *base.config()),
+            mode: Mode::Frozen,
+            precision: self.precision.precision(real_dtype(base.is_some())),
             batch: self.batch,
-            seq: self.seq(base),
+            seq: DEFAULT_SEQ,
             optimizer: OptimizerConfig::new(0.0, 1),
             seed: self.seed,
         };
@@ -79,11 +78,10 @@ impl EvalArguments {
     ) -> TrainingConfig {
         // Few batches do not save the time that uploading two-part copies takes.
         let precision = config.precision.of_base(base).without_two_term_copies();
-        TrainingConfig { batch: self.batch, seq: self.seq(base), precision, ..config }
-    }
-
-    /// Returns the number of tokens per sequence.
-    pub(crate) fn seq(&self, base: Option<&ModelDirectory>) -> usize {
-        self.seq.unwrap_or_else(|| base.map_or(DEFAULT_SEQ, default_seq))
+        let config = TrainingConfig { batch: self.batch, precision, ..config };
+        match base {
+            Some(base) => with_seq(config, self.seq, base),
+            None => TrainingConfig { seq: self.seq.unwrap_or(DEFAULT_SEQ), ..config },
+        }
     }
 }

@@ -8,8 +8,8 @@ use retrograph_finetune::{Mode, ModelDirectory, OptimizerConfig, TrainingConfig}
 use crate::error::CliError;
 
 use super::{
-    HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments, default_seq,
-    real_dtype,
+    HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments, real_dtype,
+    with_seq,
 };
 
 #[derive(Debug, Args)]
@@ -54,10 +54,16 @@ impl InspectArguments {
         };
         let optimizer = OptimizerConfig::new(1e-4, 1);
         let precision = self.precision.precision(real_dtype(true));
-        let (batch, seq) = (
-            self.micro_batching.sequences(self.batch),
-            self.seq.unwrap_or_else(|| default_seq(base)),
-        );
-        TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
+        let pass = TrainingConfig {
+            model,
+            mode,
+            precision,
+            batch: self.batch,
+            seq: 0,
+            optimizer,
+            seed: 0,
+        };
+        let batch = self.micro_batching.sequences(self.batch);
+        TrainingConfig { batch, ..with_seq(pass, self.seq, base) }
     }
 }

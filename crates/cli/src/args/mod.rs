@@ -115,11 +115,28 @@ const DEFAULT_STEPS: u32 = 250;
 pub(crate) const DEFAULT_SEQ: usize = 64;
 /// Maximum default of `--seq` with a model directory.
 const MAX_DEFAULT_SEQ: usize = 4096;
+/// The shortest default that replaces a longer one that does not fit.
+pub(crate) const MIN_DEFAULT_SEQ: usize = 64;
 
 /// Returns the default of `--seq` for the model `base`, if memory allows it.
 pub(crate) fn default_seq(base: &ModelDirectory) -> usize {
     base.max_position_embeddings()
         .map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))
+}
+
+/// Returns `config` with the sequence length `given`, or the default of `base`, halved while the
+/// activations have too many elements.
+pub(crate) fn with_seq(
+    config: TrainingConfig,
+    given: Option<usize>,
+    base: &ModelDirectory,
+) -> TrainingConfig {
+    let mut config = TrainingConfig { seq: given.unwrap_or_else(|| default_seq(base)), ..config };
+    let shorter = |config: &TrainingConfig| config.seq / 2 >= MIN_DEFAULT_SEQ;
+    while given.is_none() && shorter(&config) && config.validate_sizes().is_err() {
+        config.seq /= 2;
+    }
+    config
 }
 
 /// Default of `--dtype` in training and evaluation: bf16 for a `real` model.
@@ -145,13 +162,7 @@ pub(crate) struct FinetuneArguments {
     pub(crate) preference: PreferenceArguments,
     /// Start from this model directory in Hugging Face format: config.json, safetensors files,
     /// tokenizer.json.
-    #[arg(
-        long = "model",
-        value_name = "DIR",
-        conflicts_with_all = [
-            "preset", "layers", "hidden", "intermediate", "heads", "kv_heads", "vocab",
-        ]
-    )]
+    #[arg(long = "model", value_name = "DIR", conflicts_with = "DimensionArguments")]
     pub(crate) base: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
@@ -192,8 +203,9 @@ pub(crate) struct FinetuneArguments {
     pub(crate) output: OutputArguments,
 }
 
+/// A model with random weights.
 #[derive(Debug, Args)]
-pub(crate) struct ModelArguments {
+pub(crate) struct DimensionArguments {
     /// Dimensions of a model with random weights: tiny, qwen2.5-0.5b or qwen2.5-1.5b.
     #[arg(long, default_value = "tiny")]
     pub(crate) preset: Preset,
@@ -216,6 +228,12 @@ pub(crate) struct ModelArguments {
     /// preset's].
     #[arg(long)]
     vocab: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelArguments {
+    #[command(flatten)]
+    pub(crate) dimensions: DimensionArguments,
     /// Weights to train [default: full; lora with --adapter].
     #[arg(long, value_enum)]
     mode: Option<ModeArgument>,
@@ -230,7 +248,7 @@ pub(crate) struct ModelArguments {
     gradient_dtype: DType,
 }
 
-impl ModelArguments {
+impl DimensionArguments {
     pub(crate) fn model(&self) -> ModelConfig {
         self.with_dimensions(self.preset.model())
     }
@@ -246,6 +264,13 @@ impl ModelArguments {
             vocab: self.vocab.unwrap_or(model.vocab),
             ..model
         }
+    }
+}
+
+impl ModelArguments {
+    /// Returns the model `base`, or the one of the arguments without it.
+    pub(crate) fn model(&self, base: Option<&ModelDirectory>) -> ModelConfig {
+        base.map_or_else(|| self.dimensions.model(), |base| *base.config())
     }
 
     /// Returns the data types of the run; `dtype` is the default.
@@ -276,7 +301,7 @@ impl FinetuneArguments {
     ) -> OptimizerConfig {
         let training = &self.training;
         let total = training.schedule_steps.or(steps).unwrap_or(DEFAULT_STEPS);
-        let tiny = base.is_none() && self.model.preset == Preset::Tiny;
+        let tiny = base.is_none() && self.model.dimensions.preset == Preset::Tiny;
         let lr = training.lr.unwrap_or(if tiny { 1e-2 } else { 1e-4 });
         training.given(&OptimizerConfig::new(lr, total))
     }
@@ -286,9 +311,9 @@ impl FinetuneArguments {
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         let training = &self.training;
         let optimizer = self.optimizer(base, training.steps);
-        let rank = base.map_or(self.model.preset.default_rank(), |_| HUB_RANK);
+        let rank = base.map_or(self.model.dimensions.preset.default_rank(), |_| HUB_RANK);
         TrainingConfig {
-            model: base.map_or_else(|| self.model.model(), |base| *base.config()),
+            model: self.model.model(base),
             mode: self.model.mode(rank, false),
             precision: self.model.precision(real_dtype(base.is_some())).of_base(base),
             batch: self.micro_batching.sequences(self.micro_batch()),
@@ -322,6 +347,15 @@ impl FinetuneArguments {
             step: self.step(),
             lengths: self.data_use.buckets as usize,
         }
+    }
+
+    /// Fails if `ranks` cannot have equal parts of a batch.
+    pub(crate) fn require_equal_parts(&self, ranks: usize) -> Result<(), CliError> {
+        let batch = self.training.batch;
+        if batch.is_multiple_of(ranks) {
+            return Ok(());
+        }
+        Err(CliError::UnequalParts { batch, ranks })
     }
 
     /// Whether the run trains LoRA matrices instead of all weights.

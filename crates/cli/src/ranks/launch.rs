@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use retrograph_finetune::{Coordinator, Error, GroupOptions};
+use retrograph_finetune::{Coordinator, Error, GroupError, GroupOptions};
 
 use super::Status;
 use crate::error::CliError;
@@ -150,10 +150,7 @@ fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, C
     }
     let (rank, reason) =
         coordinator.failure().unwrap_or((0, "its process ended without an error".to_owned()));
-    Err(CliError::Ranks(format!(
-        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint, \
-         if there is one"
-    )))
+    Err(CliError::Ranks(GroupError::RankFailed { rank, reason }.to_string()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
-use retrograph_finetune::{GenerationConfig, Sampling};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::unbounded_channel;
@@ -50,9 +49,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     let address = listener.local_addr().map_err(listening)?;
     let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
     let batch = arguments.batch.into();
-    let engine = Engine::open(&arguments.engine, &adapters, batch, false, |_, defaults| {
-        require_defaults(&arguments.engine.model, defaults)
-    })?;
+    let engine = Engine::open(&arguments.engine, &adapters, batch, false, |_, _| Ok(()))?;
     let (jobs, queue) = unbounded_channel();
     let metrics = Arc::new(Metrics::new());
     let unsent = Arc::new(());
@@ -103,16 +100,6 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         ended => fact("stopped", format!("requests without a complete answer: {ended}")),
     }
     Ok(Outcome::Done)
-}
-
-/// Checks the default sampling parameters of the model, with which requests are answered.
-fn require_defaults(model: &Path, defaults: &GenerationConfig) -> Result<(), CliError> {
-    let drawn = GenerationConfig { do_sample: Some(true), ..defaults.clone() };
-    Sampling::from_config(&drawn).validate().map_err(|error| CliError::Read {
-        what: "the default sampling",
-        path: model.join("generation_config.json"),
-        reason: std::io::Error::new(std::io::ErrorKind::InvalidData, error.to_string()),
-    })
 }
 
 /// The conditions that end the server.

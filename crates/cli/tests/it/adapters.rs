@@ -97,9 +97,6 @@ fn adapters_that_do_not_fit_are_refused_before_the_run() {
     place.finetune(&["--adapter", "absent"]).bad(&["absent/adapter_config.json"]);
     place.finetune(&["--steps", "1", "--mode", "lora", "--adapter-out", "a"]).good();
     place.finetune(&["--adapter", "a", "--mode", "full"]).bad(&["--mode full"]);
-    let mut eval = place.program();
-    eval.args(["eval", "--text", "text", "--adapter", "a", "--mode", "full"]);
-    Done::from(eval).bad(&["--adapter is for --mode lora"]);
     place.finetune(&["--adapter", "a", "--layers", "2"]).bad(&["layers.1", "another model"]);
     let done = place.finetune(&["--adapter", "a", "--rank", "3"]);
     assert_eq!(done.code, Some(2), "{}", done.err);

@@ -24,8 +24,8 @@ fn a_lack_of_device_memory_is_reported_before_any_upload() {
     let place = Place::new();
     let mut command = place.program();
     command.args(["finetune", "--text", "text", "--device", "sim", "--preset", "qwen2.5-1.5b"]);
-    let done = Done::from(command).bad(&["bytes of device memory", "--preset", "Nothing was"]);
-    assert!(done.err.contains(&(1_543_714_304_u64 * 4).to_string()), "{}", done.err);
+    let done = Done::from(command).bad(&["GiB of device memory", "--preset", "Nothing was"]);
+    assert!(done.err.contains("5.75 GiB for parameters"), "{}", done.err);
     assert!(!done.out.contains("strategy"), "{}", done.out);
 }
 
@@ -140,4 +140,35 @@ impl Place {
         command.args(["finetune", "--text", "text", "--device", device]);
         command.into()
     }
+}
+
+/// What would fail later is refused before the data is read.
+#[test]
+fn places_and_programs_that_cannot_be_used_are_refused_at_first() {
+    let place = Place::new();
+    std::fs::write(place.path("file"), "kept").unwrap();
+    let refused = |further: &[&str], words: &[&str]| {
+        let done = place.finetune(&[&["--text", "absent"], further].concat()).bad(words);
+        assert!(!done.err.contains("the text `absent`"), "{}", done.err);
+    };
+    for (option, what) in [
+        ("--tensorboard", "the events"),
+        ("--token-cache", "the token cache"),
+        ("--cache-dir", "the kernel cache"),
+        ("--model-out", "the model"),
+    ] {
+        refused(&[option, "file"], &[what, "`file`", "not a directory"]);
+    }
+    refused(&["--checkpoint", "file/c"], &["the checkpoints", "`file/c`"]);
+    refused(&["--bundle", "file"], &["file is not a bundle", "hint: --bundle"]);
+    refused(&["--compile", "ptxas=absent/ptxas"], &["`absent/ptxas`", "correct --compile"]);
+    let held_out: [&[&str]; 3] = [
+        &["--eval-every", "1"],
+        &["--save-best", "--checkpoint", "c"],
+        &["--early-stop", "1", "--eval-every", "1"],
+    ];
+    for uses in held_out {
+        refused(&[&["--holdout", "0"], uses].concat(), &["--holdout above 0"]);
+    }
+    assert_eq!(std::fs::read_to_string(place.path("file")).unwrap(), "kept");
 }

@@ -89,7 +89,10 @@ fn a_model_is_described_without_a_device() {
         assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
     }
     let place = Place::new();
+    run(&place, &["inspect", "--model", "model"]).bad(&["no model directory `model`"]);
+    std::fs::create_dir(place.path("model")).unwrap();
     run(&place, &["inspect", "--model", "model"]).bad(&["config.json", "model.safetensors"]);
+    std::fs::remove_dir(place.path("model")).unwrap();
 }
 
 #[test]

@@ -229,7 +229,10 @@ fn errors_are_printed_once_and_name_a_remedy() {
         let done = place.finetune(further).bad(words);
         assert_eq!(done.err.matches("error: ").count(), 1, "{}", done.err);
     };
-    refused(&["--gpus", "3", "--batch", "4"], &["batch is 4", "multiple of the number of devices"]);
+    refused(
+        &["--gpus", "3", "--batch", "4"],
+        &["--batch is 4", "multiple of the number of GPUs, 3"],
+    );
     refused(&["--gpus", "2", "--text", "missing"], &["missing"]);
     refused(&["--gpus", "2", "--strategy", "manual"], &["--strategy manual", "leave it out"]);
     let mut both = torchrun(&place, [0, 2], 1, &["--gpus", "2"]);

@@ -73,7 +73,7 @@ pub enum DataError {
     /// The file is one JSON array instead of JSON Lines.
     #[error(
         "`{}` is one JSON array, but each line must be an object; convert it with \
-         `jq -c '.[]' {0} > lines.jsonl`",
+         `jq -c '.[]' '{0}' > lines.jsonl`",
         path.display()
     )]
     Array {

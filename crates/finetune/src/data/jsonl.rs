@@ -14,6 +14,7 @@ use super::parallel::{self, LineSource, ParseLines};
 use super::{DataError, Example, preferences};
 use crate::digest::FileDigest;
 use crate::error::Result;
+use crate::json_file::require_object;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
 /// Maximum length of a listed reason in characters.
@@ -401,14 +402,6 @@ impl<'a> Reader<'a> {
         let template = self.template.as_ref().expect("it is set above");
         let example = Example::conversation(conversation, template, self.tokenizer);
         Ok(example.map_err(|error| error.to_string()))
-    }
-}
-
-/// Fails for a line that is not an object: serde would read a list as the fields in order.
-fn require_object(line: &[u8]) -> Result<(), String> {
-    match line.starts_with(b"{") {
-        true => Ok(()),
-        false => Err("it is not an object".to_owned()),
     }
 }
 

@@ -60,7 +60,8 @@ pub enum GroupError {
     },
     /// Another rank failed.
     #[error(
-        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint"
+        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint, \
+         if there is one"
     )]
     RankFailed {
         /// The rank that failed first.

@@ -10,7 +10,7 @@ use super::raw::{GELU, Raw, Refusal};
 use super::rope::{Context, Rope, scaling};
 use super::window::sliding_window;
 use crate::config::{GatedActivation, ModelConfig, RopeScaling};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::json_file::parse_json;
 
 /// Default of `rope_theta`.
@@ -100,7 +100,10 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
     let part = raw.rotary_part();
     let rotary_dim = (part != 1.0).then(|| (model.head_dim() as f64 * part) as usize);
     let model = ModelConfig { rotary_dim, ..model };
-    model.validate()?;
+    model.validate().map_err(|error| in_file(path, error))?;
+    if positions == Some(0) {
+        return Err(HubError::json(path, "max_position_embeddings is 0").into());
+    }
     // The frequencies of dynamic scaling are for sequences beyond the context in pretraining.
     let positions = match rope_scaling {
         Some(RopeScaling::Dynamic { factor, original_max_position_embeddings: original }) => {
@@ -109,6 +112,27 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         _ => positions,
     };
     Ok((model, positions))
+}
+
+/// Fields of [`ModelConfig`] that have other names in the file.
+const NAMES: [(&str, &str); 6] = [
+    ("vocab", "vocab_size"),
+    ("hidden", "hidden_size"),
+    ("layers", "num_hidden_layers"),
+    ("intermediate", "intermediate_size"),
+    ("heads", "num_attention_heads"),
+    ("kv_heads", "num_key_value_heads"),
+];
+
+/// Names the file and its field in the error of an invalid value.
+fn in_file(path: &Path, error: Error) -> Error {
+    match error {
+        Error::InvalidConfig { field, value, rule } => {
+            let name = NAMES.iter().find(|(ours, _)| *ours == field).map_or(field, |names| names.1);
+            HubError::json(path, format!("{name} is {value}, but it must be {rule}")).into()
+        }
+        other => other,
+    }
 }
 
 impl Raw {

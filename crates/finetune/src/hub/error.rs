@@ -18,6 +18,24 @@ pub enum HubError {
         /// Why.
         source: std::io::Error,
     },
+    /// There is no such directory.
+    #[error(
+        "there is no model directory `{}`; nothing is downloaded, so download the model first, for \
+         example with `hf download`",
+        path.display()
+    )]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A configuration without weights cannot be read.
+    #[error("`{}` cannot be read: {source}; give the config.json of a model", path.display())]
+    ReadConfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A tensor cannot be read.
     #[error("the tensor `{tensor}` in `{}` cannot be read: {source}", path.display())]
     ReadTensor {
@@ -179,9 +197,8 @@ pub enum HubError {
     },
     /// Messages need a chat template, but the tokenizer has none.
     #[error(
-        "the tokenizer has no chat template, which messages need; give a model directory with one \
-         in tokenizer_config.json or chat_template.jinja, or data with `text` or with `prompt` and \
-         `completion`"
+        "the tokenizer has no chat template, which messages need; use a model with one in \
+         tokenizer_config.json or chat_template.jinja"
     )]
     NoChatTemplate,
     /// The chat template fails on a conversation.

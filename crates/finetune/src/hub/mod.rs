@@ -65,7 +65,8 @@ impl ModelConfig {
     /// # Errors
     /// [`HubError`] with the file or field that cannot be used.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = read_json(path).map_err(HubError::read(path))?;
+        let text = read_json(path)
+            .map_err(|source| HubError::ReadConfig { path: path.to_owned(), source })?;
         Ok(config::parse(path, &text)?.0)
     }
 }
@@ -76,6 +77,9 @@ impl ModelDirectory {
     /// # Errors
     /// [`HubError`] with the file, field or tensor that cannot be used.
     pub fn open(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            return Err(HubError::NoDirectory { path: path.to_owned() }.into());
+        }
         let file = path.join("config.json");
         let text = read_json(&file).map_err(HubError::read(&file))?;
         let (config, positions) = config::parse(&file, &text)?;
