@@ -76,14 +76,23 @@ pub(crate) enum ConfigError {
     },
 }
 
+/// A command line with the flags of its configuration file.
+pub(crate) struct Line {
+    pub(crate) arguments: Vec<OsString>,
+    /// The configuration file.
+    pub(crate) file: Option<PathBuf>,
+}
+
 /// Returns the arguments of this process and the arguments in its configuration file.
-pub(crate) fn arguments() -> Result<Vec<OsString>, CliError> {
+pub(crate) fn arguments() -> Result<Line, CliError> {
     expand(std::env::args_os().collect())
 }
 
-fn expand(line: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
+fn expand(line: Vec<OsString>) -> Result<Line, CliError> {
     let is_command = line.get(1).is_some_and(|name| name == COMMAND);
-    let Some(path) = is_command.then(|| file_of(&line[2..])).flatten() else { return Ok(line) };
+    let Some(path) = is_command.then(|| file_of(&line[2..])).flatten() else {
+        return Ok(Line { arguments: line, file: None });
+    };
     let text = std::fs::read_to_string(&path).map_err(|reason| CliError::Read {
         what: "the configuration",
         path: path.clone(),
@@ -92,7 +101,7 @@ fn expand(line: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     let flags = Flags::new();
     let added = flags.read(&path, &text, &flags.given(&line[2..]))?;
     let (head, tail) = line.split_at(2);
-    Ok([head, &added, tail].concat())
+    Ok(Line { arguments: [head, &added, tail].concat(), file: Some(path) })
 }
 
 /// Returns the file that the last `--config` names.
@@ -223,14 +232,18 @@ fn written(flag: &Arg, value: &Value) -> Result<Option<String>, &'static str> {
 
 /// The flags that a run was started with, from the command line and from its file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given(Table);
+pub(crate) struct Given {
+    table: Table,
+    /// Flags whose values are not Unicode, which TOML cannot represent.
+    not_unicode: Vec<String>,
+}
 
 impl Given {
     /// Returns the flags of the parsed arguments.
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let Some((COMMAND, matches)) = matches.subcommand() else { return Self::default() };
         let flags = Flags::new();
-        let mut table = Table::new();
+        let mut given = Self::default();
         for flag in flags.0.get_arguments() {
             let Some(name) = flag.get_long().filter(|name| !NOT_OF_A_RUN.contains(name)) else {
                 continue;
@@ -246,9 +259,12 @@ impl Given {
                     raw.and_then(|raw| value_of(flag, raw))
                 }
             };
-            table.extend(value.map(|value| (name.to_owned(), value)));
+            match value {
+                Some(value) => drop(given.table.insert(name.to_owned(), value)),
+                None => given.not_unicode.push(format!("--{name}")),
+            }
         }
-        Self(table)
+        given
     }
 
     /// Returns the text of `run.toml`: the flags of the run, and its `resolved` values, which
@@ -258,7 +274,7 @@ impl Given {
         /// Flags whose effect is part of the resolved values.
         const REPLACED: [&str; 1] = ["epochs"];
         let flags = Flags::new();
-        let mut table = self.0.clone();
+        let mut table = self.table.clone();
         REPLACED.iter().for_each(|name| drop(table.remove(*name)));
         for (name, value) in resolved {
             let others = table.keys().filter(|given| *given != ADAPTER);
@@ -267,8 +283,13 @@ impl Given {
                 table.insert((*name).to_owned(), value.clone());
             }
         }
+        let left_out = match self.not_unicode.as_slice() {
+            [] => String::new(),
+            names => format!("# Without {}: the value is not Unicode.\n", names.join(" and ")),
+        };
         format!(
-            "# The values of this run. Repeat it with `retrograph finetune --config FILE`.\n{table}"
+            "# The values of this run. `retrograph finetune --config FILE --resume` continues it;\n\
+             # `--config FILE --checkpoint OTHER` repeats it.\n{left_out}{table}"
         )
     }
 }

@@ -1,7 +1,9 @@
 //! Hints that name the options to change after a library error. Library errors name no options.
 
 use self::Form::{Flag, List, Pairs, Value};
-use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
+use retrograph_finetune::{
+    AdapterError, CheckpointError, DataError, Error, FileError, HubError, Reduce,
+};
 
 /// How an option is written for a value of a checkpoint.
 #[derive(Clone, Copy)]
@@ -103,6 +105,10 @@ pub(crate) fn of(error: &Error) -> String {
         Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),
         Error::Data(DataError::OutsideVocabulary { .. }) => {
             "--model sets a model with a tokenizer; without --model, --vocab sets the vocabulary"
+                .to_owned()
+        }
+        Error::Adapter(AdapterError::File(FileError::Read { .. })) => {
+            "--adapter names a directory with adapter_config.json and adapter_model.safetensors"
                 .to_owned()
         }
         Error::Model(HubError::NoChatTemplate) => "--model sets the model directory".to_owned(),

@@ -47,14 +47,13 @@ mod serve;
 mod tensorboard;
 mod trained;
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Arguments, Command};
-use crate::config_file::Given;
+use crate::config_file::{Given, Line};
 use crate::error::CliError;
 use crate::screen::Readers;
 
@@ -79,9 +78,21 @@ fn main() -> ExitCode {
 }
 
 /// Parses a command line; prints an error and exits if it is invalid.
-fn parse(line: Vec<OsString>) -> Command {
-    let matches = Arguments::command().get_matches_from(line);
-    let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+fn parse(Line { arguments, file }: Line) -> Command {
+    let invalid = |error: clap::Error| -> ! {
+        let _ = error.print();
+        if let Some(file) = file.as_ref().filter(|_| error.use_stderr()) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "\nnote: keys of the configuration `{}` count as flags",
+                file.display()
+            );
+        }
+        std::process::exit(error.exit_code())
+    };
+    let command = Arguments::command();
+    let matches = command.try_get_matches_from(arguments).unwrap_or_else(|error| invalid(error));
+    let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| invalid(error));
     let mut command = parsed.command;
     if let Command::Finetune(arguments) = &mut command {
         arguments.given = Given::of(&matches);

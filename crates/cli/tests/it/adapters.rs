@@ -94,7 +94,9 @@ fn adapters_that_do_not_fit_are_refused_before_the_run() {
     let mine = ["--steps", "1", "--mode", "lora", "--adapter-out", "."];
     let done = place.finetune(&mine).bad(&["`text`", "another directory"]);
     assert!(!done.out.contains("warm"), "{}", done.out);
-    place.finetune(&["--adapter", "absent"]).bad(&["absent/adapter_config.json"]);
+    place
+        .finetune(&["--adapter", "absent"])
+        .bad(&["absent/adapter_config.json", "hint: --adapter names a directory"]);
     place.finetune(&["--steps", "1", "--mode", "lora", "--adapter-out", "a"]).good();
     place.finetune(&["--adapter", "a", "--mode", "full"]).bad(&["--mode full"]);
     place.finetune(&["--adapter", "a", "--layers", "2"]).bad(&["layers.1", "another model"]);

@@ -38,6 +38,33 @@ fn a_run_is_configured_by_a_file_and_repeated_by_run_toml() {
     let line = ["finetune", "--config", "run.toml"];
     run(&place, &line).bad(&["run.toml", "unknown key `learning_rate`"]);
     run(&place, &["finetune", "--config", "absent"]).bad(&["the configuration cannot be read"]);
+    fs::write(place.path("run.toml"), "text = 'text'\nlr = 'fast'\n").unwrap();
+    let done = run(&place, &line);
+    let words = ["'fast' for '--lr <LR>'", "the configuration `run.toml` count as flags"];
+    assert!(
+        done.code == Some(2) && words.iter().all(|word| done.err.contains(word)),
+        "{}",
+        done.err
+    );
+}
+
+/// TOML is Unicode, and a path need not be.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_file_of_a_run_names_flags_that_it_cannot_hold() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = Place::new();
+    let text = OsStr::from_bytes(b"t\xff");
+    fs::rename(place.path("text"), place.path("").join(text)).unwrap();
+    let mut command = place.program();
+    command.args(["finetune", "--device", "sim", "--steps", "1", "--sample", "0", "--seq", "8"]);
+    command.args(["--checkpoint", "c", "--text"]).arg(text);
+    crate::program::Done::from(command).good();
+    let own = fs::read_to_string(place.path("c/run.toml")).unwrap();
+    assert!(own.contains("# Without --text: the value is not Unicode."), "{own}");
+    assert!(own.contains("--resume` continues it") && !own.contains("\ntext ="), "{own}");
 }
 
 #[test]
