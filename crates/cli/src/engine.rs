@@ -8,13 +8,10 @@ use retrograph_finetune::{
     Stage, Tokenizer,
 };
 
-use crate::args::{EngineArguments, InferenceArguments};
+use crate::args::{EngineArguments, InferenceArguments, default_seq};
 use crate::data::NO_TOKENIZER;
 use crate::error::CliError;
 use crate::screen::{self, Startup, fact};
-
-/// Default of `--max-length` for models with a longer context.
-const MAX_LENGTH: usize = 4096;
 
 /// A model with its tokenizer.
 pub(crate) struct Engine {
@@ -125,8 +122,7 @@ fn plan(
     batch: usize,
     model: ModelDirectory,
 ) -> Result<GenerationPlan, CliError> {
-    let positions = model.max_position_embeddings().unwrap_or(MAX_LENGTH);
-    let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
+    let max_length = arguments.max_length.unwrap_or_else(|| default_seq(&model));
     let options = GeneratorOptions { batch, ..arguments.inference.options(max_length, false) };
     let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);

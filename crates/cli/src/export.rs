@@ -9,14 +9,14 @@ use retrograph_finetune::export::{
 };
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    AdapterOutput, Error, ExportError, Mode, ModelDirectory, ModelOutput, ModelWeights,
-    OptimizerConfig, Precision, Preset, Trainer, TrainingConfig, WeightType,
+    AdapterOutput, Error, ExportError, ModelDirectory, ModelOutput, ModelWeights, Precision,
+    Trainer, TrainingConfig, WeightType,
 };
 
 use crate::args::{DestinationArguments, ExportArguments, FormatArgument, OutputArguments};
 use crate::error::CliError;
 use crate::screen::{self, Writing, fact};
-use crate::trained::{Chosen, Trained, Weights};
+use crate::trained::{Chosen, Trained, Weights, untrained};
 use crate::{Outcome, interrupt};
 
 /// Writes a model with its adapter or checkpoint merged, or only the adapter.
@@ -26,8 +26,12 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     require_free(destination)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
     let checkpoint = Chosen::of(checkpoint.as_ref(), *best);
-    let (config, trained) =
-        Trained::open(config(base.as_ref()), base.as_ref(), checkpoint, adapter.as_deref())?;
+    let (config, trained) = Trained::open(
+        untrained(base.as_ref(), Precision::F32),
+        base.as_ref(),
+        checkpoint,
+        adapter.as_deref(),
+    )?;
     trained.show();
     screen::model(&config);
     if *adapter_only && config.mode.lora().is_none() {
@@ -119,19 +123,6 @@ pub(crate) fn weights(
     let written = write(&never, |on| write_model(&mut model, output, on))?;
     show(&written, output.folder);
     Ok(())
-}
-
-/// Returns the configuration to use if no checkpoint provides one.
-fn config(base: Option<&ModelDirectory>) -> TrainingConfig {
-    TrainingConfig {
-        model: base.map_or_else(|| Preset::Tiny.model(), |base| *base.config()),
-        mode: Mode::Frozen,
-        precision: Precision::F32,
-        batch: 1,
-        seq: 1,
-        optimizer: OptimizerConfig::new(0.0, 1),
-        seed: 0,
-    }
 }
 
 /// Writes the trained model after its run has ended.

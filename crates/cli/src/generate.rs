@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering;
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
     DType, Device, Error, Generated, GenerationConfig, GenerationPlan, Generator, InferenceConfig,
-    Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason, TextRequest,
-    Tokenizer, TrainingConfig,
+    ModelDirectory, Sampling, Stage, StopReason, TextRequest, Tokenizer, TrainingConfig,
 };
 use serde_json::json;
 
@@ -20,7 +19,7 @@ use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
 use crate::screen::{self, Startup, fact};
-use crate::trained::{Chosen, Trained};
+use crate::trained::{Chosen, Trained, untrained};
 use crate::{Outcome, interrupt};
 
 /// Maximum bytes of a prompt. No model has a context for this many.
@@ -54,7 +53,9 @@ impl GenerateConfig {
         let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
         let prompt = prompt(arguments, &tokenizer)?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
-        let (config, adapter) = (config(arguments, &model), arguments.adapter.as_deref());
+        let precision = arguments.inference.precision.precision(DType::F32);
+        let config = untrained(model.as_ref(), precision);
+        let adapter = arguments.adapter.as_deref();
         let (config, trained) = Trained::open(config, model.as_ref(), checkpoint, adapter)?;
         let plan = plan(arguments, config, model, prompt.len())?;
         Ok(Self { plan, trained, tokenizer, prompt, sampling, ends })
@@ -144,19 +145,6 @@ fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
-}
-
-/// Returns the configuration to use if no checkpoint provides one.
-fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> TrainingConfig {
-    TrainingConfig {
-        model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
-        mode: Mode::Frozen,
-        precision: arguments.inference.precision.precision(DType::F32),
-        batch: 1,
-        seq: 1,
-        optimizer: OptimizerConfig::new(0.0, 1),
-        seed: 0,
-    }
 }
 
 /// Plans the generator. Its capacity fits the prompt and the generated tokens, up to the context of

@@ -90,7 +90,13 @@ fn parse(Line { arguments, file }: Line) -> Command {
         }
         std::process::exit(error.exit_code())
     };
-    let command = Arguments::command();
+    // A negative number is the value of an option, and its range is checked.
+    let command = Arguments::command().mut_subcommands(|command| {
+        command.mut_args(|option| match option.get_action().takes_values() {
+            true => option.allow_negative_numbers(true),
+            false => option,
+        })
+    });
     let matches = command.try_get_matches_from(arguments).unwrap_or_else(|error| invalid(error));
     let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| invalid(error));
     let mut command = parsed.command;

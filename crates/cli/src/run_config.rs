@@ -25,7 +25,7 @@ use crate::outputs::is_within;
 use crate::resume::{self, Checkpoints};
 use crate::sample::Sample;
 use crate::screen::fact;
-use crate::trained::Trained;
+use crate::trained::{Trained, training_fact};
 use crate::{data, export, outputs, screen, sequence_length};
 
 /// The directory for the trained weights if the arguments name none.
@@ -178,11 +178,7 @@ impl RunConfig {
 
     /// Describes the training of `steps` steps for a model card.
     pub(crate) fn fact(&self, steps: usize) -> String {
-        let mode = match self.training.mode.lora() {
-            Some(lora) => format!("LoRA of rank {}, merged", lora.rank),
-            None => "all weights".to_owned(),
-        };
-        format!("trained: {mode}, {steps} steps")
+        training_fact(self.training.mode, Some(steps))
     }
 }
 

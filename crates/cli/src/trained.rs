@@ -8,7 +8,8 @@ use retrograph_finetune::checkpoint::{
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::state::frozen_values;
 use retrograph_finetune::{
-    Adapter, Error, LoraConfig, Mode, ModelDirectory, Source, TrainingConfig,
+    Adapter, Error, LoraConfig, Mode, ModelDirectory, OptimizerConfig, Precision, Preset, Source,
+    TrainingConfig,
 };
 
 use crate::error::CliError;
@@ -46,6 +47,31 @@ impl<'a> Chosen<'a> {
     }
 }
 
+/// Returns the configuration to use if no checkpoint provides one: without training.
+pub(crate) fn untrained(base: Option<&ModelDirectory>, precision: Precision) -> TrainingConfig {
+    TrainingConfig {
+        model: base.map_or_else(|| Preset::Tiny.model(), |base| *base.config()),
+        mode: Mode::Frozen,
+        precision,
+        batch: 1,
+        seq: 1,
+        optimizer: OptimizerConfig::new(0.0, 1),
+        seed: 0,
+    }
+}
+
+/// Describes training in `mode` for a model card; `steps` if they are known.
+pub(crate) fn training_fact(mode: Mode, steps: Option<usize>) -> String {
+    let mode = match mode.lora() {
+        Some(LoraConfig { rank, .. }) => format!("LoRA of rank {rank}, merged"),
+        None => "all weights".to_owned(),
+    };
+    match steps {
+        Some(steps) => format!("trained: {mode}, {steps} steps"),
+        None => format!("trained: {mode}"),
+    }
+}
+
 impl Trained {
     /// Opens a checkpoint or an adapter. Also returns the configuration of its model: a checkpoint
     /// has its own and must be from a run with the same `base`; an adapter must fit the model of
@@ -75,15 +101,13 @@ impl Trained {
 
     /// Describes the training for a model card.
     pub(crate) fn fact(&self) -> Option<String> {
-        let merged = |lora: LoraConfig| format!("LoRA of rank {}, merged", lora.rank);
         match self {
             Self::Nothing => None,
             Self::Checkpoint(checkpoint) => {
                 let header = checkpoint.header();
-                let mode = header.config.mode.lora().map_or("all weights".to_owned(), merged);
-                Some(format!("trained: {mode}, {} steps", header.next_step))
+                Some(training_fact(header.config.mode, Some(header.next_step as usize)))
             }
-            Self::Adapter(adapter) => Some(format!("trained: {}", merged(adapter.lora()))),
+            Self::Adapter(adapter) => Some(training_fact(Mode::Lora(adapter.lora()), None)),
         }
     }
 

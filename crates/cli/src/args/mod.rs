@@ -113,12 +113,12 @@ pub(crate) const HUB_RANK: usize = 16;
 const DEFAULT_STEPS: u32 = 250;
 /// Default of `--seq` without a model directory.
 pub(crate) const DEFAULT_SEQ: usize = 64;
-/// Maximum default of `--seq` with a model directory.
+/// Maximum default of `--seq`, and of `--max-length` of `chat` and `serve`, with a model directory.
 const MAX_DEFAULT_SEQ: usize = 4096;
 /// The shortest default that replaces a longer one that does not fit.
 pub(crate) const MIN_DEFAULT_SEQ: usize = 64;
 
-/// Returns the default of `--seq` for the model `base`, if memory allows it.
+/// Returns the default length of sequences of the model `base`, if memory allows it.
 pub(crate) fn default_seq(base: &ModelDirectory) -> usize {
     base.max_position_embeddings()
         .map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))

@@ -33,6 +33,26 @@ pub(crate) struct InitialValues<'a> {
     pub(crate) seed: u64,
 }
 
+/// The values of one parameter, which are uploaded in chunks.
+#[derive(Default)]
+struct WholeTensor(Vec<f32>);
+
+impl WholeTensor {
+    /// Fills a chunk from the element `first` on. The first chunk of a parameter gets its `values`.
+    fn fill(
+        &mut self,
+        first: usize,
+        chunk: Chunk<'_>,
+        values: impl FnOnce() -> Result<Vec<f32>>,
+    ) -> Result<()> {
+        if first == 0 {
+            self.0 = values()?;
+        }
+        chunk.fill(|values| values.copy_from_slice(&self.0[first..][..values.len()]));
+        Ok(())
+    }
+}
+
 /// Uploads `parameters`. Returns the losses so far, and the state on the device. Values that
 /// `source` lacks are the initial ones. A checkpoint must have been checked with
 /// [`Checkpoint::require`].
@@ -45,15 +65,12 @@ pub(crate) fn load_state(
     progress: UploadProgress<'_>,
 ) -> Result<(Vec<f32>, ModelState)> {
     let InitialValues { base, seed } = initial;
-    let mut norms = Vec::new();
+    let mut norms = WholeTensor::default();
     let mut initial = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
         let weight = normed_weight(&parameter.name);
         if let Some(weight) = parameters.iter().find(|one| Some(&one.name) == weight.as_ref()) {
-            if first == 0 {
-                norms = row_norms(weight, frozen_values(base, seed, weight)?)?;
-            }
-            chunk.fill(|values| values.copy_from_slice(&norms[first..][..values.len()]));
-            return Ok(());
+            let values = || row_norms(weight, frozen_values(base, seed, weight)?);
+            return norms.fill(first, chunk, values);
         }
         match base.filter(|base| base.has(parameter)) {
             Some(base) => return base.fill(parameter, first, chunk),
@@ -67,17 +84,13 @@ pub(crate) fn load_state(
             Ok((Vec::new(), state))
         }
         Source::Checkpoint(checkpoint) => {
-            let mut whole = Vec::new();
+            let mut whole = WholeTensor::default();
             let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
                 let name = StatePart::Parameter.tensor_name(&parameter.name);
                 if !checkpoint.has(&name) {
                     return initial(parameter, first, chunk);
                 }
-                if first == 0 {
-                    whole = checkpoint.tensor(&name)?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
+                whole.fill(first, chunk, || checkpoint.tensor(&name))
             };
             let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             state.load_moments(stream, checkpoint)?;
@@ -85,29 +98,24 @@ pub(crate) fn load_state(
         }
         Source::Adapter(adapter) => {
             adapter.require(parameters)?;
-            let mut whole = Vec::new();
+            let mut whole = WholeTensor::default();
             let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
                 if !parameter.trainable {
                     return initial(parameter, first, chunk);
                 }
-                if first == 0 {
-                    whole = adapter.values(parameter)?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
+                whole.fill(first, chunk, || Ok(adapter.values(parameter)?))
             };
             let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Values(values) => {
-            let mut whole = Vec::new();
+            let mut whole = WholeTensor::default();
             let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
-                if first == 0 {
-                    whole = values(parameter)?;
-                    require_length(parameter, whole.len())?;
-                }
-                chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
-                Ok(())
+                whole.fill(first, chunk, || {
+                    let values = values(parameter)?;
+                    require_length(parameter, values.len())?;
+                    Ok(values)
+                })
             };
             let state = ModelState::sharded(stream, parameters, placement, fill, progress)?;
             Ok((Vec::new(), state))
