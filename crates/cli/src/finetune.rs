@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::{Device, Evaluator, HeldOut, Plan, ProcessGroup, Run, Stage};
 
-use crate::args::{FinetuneArguments, UseArguments};
+use crate::args::{FinetuneArguments, HoldoutArguments};
 use crate::config_file::RUN_FILE;
 use crate::error::CliError;
 use crate::failures::Failures;
@@ -82,11 +82,11 @@ fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, 
     let show = &mut |stage: Stage<'_>| startup.show(&stage);
     let mut trainer = plan.start(&modules, config.trained.source(), show)?;
     let mut results = Results { config: &config, device: &device, metrics, events, failures };
-    results.picture(&mut trainer)?;
+    results.profile_and_draw(&mut trainer)?;
     let held_out = match &config.data.held_out {
         None => None,
         Some(data) => {
-            let UseArguments { eval_every, save_best: keep_best, early_stop: patience, .. } =
+            let HoldoutArguments { eval_every, save_best: keep_best, early_stop: patience, .. } =
                 config.held_out;
             let new = HeldOut::new(data, Evaluator::of(&trainer)?, eval_every);
             Some(HeldOut { patience, keep_best, ..new })
@@ -99,7 +99,7 @@ fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, 
         checkpoints: checkpoints.as_ref().map(|checkpoints| checkpoints.directory.clone()),
         checkpoint_every: config.checkpoint_every,
     };
-    results.of(run, interrupt::defer())
+    results.train_and_write(run, interrupt::defer())
 }
 
 /// Plans the run, and prints and draws its step if requested.

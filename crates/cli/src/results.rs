@@ -34,7 +34,7 @@ pub(crate) struct Results<'a> {
 
 impl Results<'_> {
     /// Profiles and draws the step if requested. Training then starts from an unchanged state.
-    pub(crate) fn picture(&mut self, trainer: &mut Trainer) -> Result<(), CliError> {
+    pub(crate) fn profile_and_draw(&mut self, trainer: &mut Trainer) -> Result<(), CliError> {
         let output = &self.config.output;
         let mut profile = None;
         if output.profiles() {
@@ -65,7 +65,11 @@ impl Results<'_> {
     }
 
     /// Trains and writes all results.
-    pub(crate) fn of(mut self, mut run: Run<'_>, stop: &AtomicBool) -> Result<Outcome, CliError> {
+    pub(crate) fn train_and_write(
+        mut self,
+        mut run: Run<'_>,
+        stop: &AtomicBool,
+    ) -> Result<Outcome, CliError> {
         let (ending, times) = self.train(&mut run, stop);
         let ending = match ending {
             Ok(ending) => Some(ending),
@@ -81,13 +85,13 @@ impl Results<'_> {
                 if let Error::NotBitEqual { .. } = error {
                     // The report says that verification failed.
                     let report = RunReport::new(self.device, &run.trainer, &times);
-                    self.report(&RunReport { verified_bitwise: Some(false), ..report });
+                    self.write_report(&RunReport { verified_bitwise: Some(false), ..report });
                 }
                 return Err(self.failures.ended_by(error.into()));
             }
         };
-        self.weights(&run, ending);
-        self.figures(&run, &times);
+        self.write_weights(&run, ending);
+        self.write_figures(&run, &times);
         let complete = matches!(ending, Some(Ending::Done | Ending::EarlyStopped));
         if let (true, Some(sample)) = (complete, &self.config.sample) {
             interrupt::at_once();
@@ -138,7 +142,7 @@ impl Results<'_> {
     }
 
     /// Writes adapter and model, and prints their paths.
-    fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
+    fn write_weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
         if ending == Some(Ending::EarlyStopped) {
             let steps = run.trainer.losses().len();
             fact("stopped", format!("after step {steps}: the held-out loss has no new minimum"));
@@ -146,8 +150,8 @@ impl Results<'_> {
         let (adapter, model) = (self.config.adapter_output(), export::output(&self.config.output));
         match self.best(run) {
             Err(error) => self.failures.note::<()>(Err(error)).unwrap_or_default(),
-            Ok(None) => self.last(run, adapter, model),
-            Ok(Some(best)) => self.exported(best, adapter, model),
+            Ok(None) => self.write_last(run, adapter, model),
+            Ok(Some(best)) => self.write_best(best, adapter, model),
         }
         if let Some(directory) = &run.checkpoints {
             if let Some(Some(path)) = self.failures.note(directory.latest()) {
@@ -159,7 +163,7 @@ impl Results<'_> {
     }
 
     /// Writes adapter and model of the last step.
-    fn last(
+    fn write_last(
         &mut self,
         run: &Run<'_>,
         adapter: Option<AdapterOutput<'_>>,
@@ -203,7 +207,7 @@ impl Results<'_> {
     }
 
     /// Writes adapter and model of the best checkpoint.
-    fn exported(
+    fn write_best(
         &mut self,
         checkpoint: Checkpoint,
         adapter: Option<AdapterOutput<'_>>,
@@ -225,7 +229,7 @@ impl Results<'_> {
     }
 
     /// Prints and writes losses, memory and the report.
-    fn figures(&mut self, run: &Run<'_>, times: &[f32]) {
+    fn write_figures(&mut self, run: &Run<'_>, times: &[f32]) {
         let Run { trainer, data, .. } = run;
         let losses = trainer.losses();
         if let (Some(first), Some(last)) = (losses.first(), losses.last()) {
@@ -241,7 +245,7 @@ impl Results<'_> {
         if let Some(found) = &report.memory {
             screen::memory_use(found, self.device.simulated);
         }
-        self.report(&report);
+        self.write_report(&report);
         if let Some(path) = &self.config.output.plot {
             let title = &format!("loss on {}", report.device);
             let (unit, held_out) = (data::unit(&self.config.tokenizer), trainer.held_out());
@@ -250,7 +254,7 @@ impl Results<'_> {
         }
     }
 
-    fn report(&mut self, report: &RunReport) {
+    fn write_report(&mut self, report: &RunReport) {
         let Some(path) = &self.config.output.report else { return };
         let written = write_json("the report", path, report);
         self.failures.note(written.inspect(|()| fact("report", path.display())));

@@ -17,7 +17,7 @@ use retrograph_finetune::{
 use retrograph_runtime::Ranks;
 
 use crate::args::{
-    CacheArguments, DEFAULT_EPOCHS, FinetuneArguments, OutputArguments, UseArguments,
+    CacheArguments, DEFAULT_EPOCHS, FinetuneArguments, HoldoutArguments, OutputArguments,
 };
 use crate::config_file::Given;
 use crate::error::CliError;
@@ -43,7 +43,7 @@ pub(crate) struct RunConfig {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) data: Split,
     /// When the held-out loss is measured, and how it is used.
-    pub(crate) held_out: UseArguments,
+    pub(crate) held_out: HoldoutArguments,
     /// The directory for checkpoints.
     pub(crate) checkpoint: Option<PathBuf>,
     /// Steps between checkpoints.
@@ -156,7 +156,7 @@ impl RunConfig {
         let json = serde_json::to_string_pretty(&self.training);
         let training = json.unwrap_or_else(|_| format!("{:#?}", self.training));
         let Self { until, checkpoint_every, .. } = self;
-        let UseArguments { eval_every, save_best, early_stop, .. } = &self.held_out;
+        let HoldoutArguments { eval_every, save_best, early_stop, .. } = &self.held_out;
         let (data, held_out) = (&self.data.training, &self.data.held_out);
         let held_out = held_out.as_ref().map(Data::fingerprint);
         let (version, profiles) = (env!("CARGO_PKG_VERSION"), self.output.profiles());

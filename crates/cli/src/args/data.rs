@@ -91,7 +91,7 @@ fn default_cache() -> Result<TokenCache, String> {
 
 /// The arguments for how training uses the data.
 #[derive(Debug, Args)]
-pub(crate) struct UseArguments {
+pub(crate) struct HoldoutArguments {
     /// Fraction of the data to hold out, between 0 and 1. Its loss is measured after the last step
     /// [default: 0].
     #[arg(long, value_name = "FRACTION")]
@@ -119,7 +119,7 @@ pub(crate) struct UseArguments {
     pub(crate) buckets: u32,
 }
 
-impl UseArguments {
+impl HoldoutArguments {
     /// Whether data is held out.
     pub(crate) fn holds_out(&self) -> bool {
         self.holdout.is_some_and(|fraction| fraction > 0.0)

@@ -37,7 +37,7 @@ use crate::error::CliError;
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use chat::ChatArguments;
-pub(crate) use data::{DataArguments, UseArguments};
+pub(crate) use data::{DataArguments, HoldoutArguments};
 pub(crate) use engine::EngineArguments;
 pub(crate) use eval::EvalArguments;
 pub(crate) use export::{
@@ -157,7 +157,7 @@ pub(crate) struct FinetuneArguments {
     #[command(flatten)]
     pub(crate) data: DataArguments,
     #[command(flatten)]
-    pub(crate) data_use: UseArguments,
+    pub(crate) data_use: HoldoutArguments,
     #[command(flatten)]
     pub(crate) preference: PreferenceArguments,
     /// Start from this model directory in Hugging Face format: config.json, safetensors files,

@@ -132,32 +132,14 @@ impl StepPass {
 
     fn describe(config: &TrainingConfig, options: StepOptions, end: End) -> Result<Self> {
         config.validate()?;
-        if config.mode == Mode::Frozen {
-            let (field, value) = ("mode", "frozen".to_owned());
-            let rule = "full or lora: there is nothing to train".to_owned();
-            return Err(Error::InvalidConfig { field, value, rule });
-        }
-        if let Some(lora) = config.mode.lora().filter(|lora| lora.dora && lora.dropout > 0.0) {
-            let (field, value) = ("lora_dropout", lora.dropout.to_string());
-            let rule = "0 with DoRA, which is trained without dropout here".to_owned();
-            return Err(Error::InvalidConfig { field, value, rule });
-        }
+        require_trainable(config)?;
         let micro_batching = options.micro_batching(config)?;
         let config = &options.of_rank(config)?;
         if let Some(preference) = options.preference {
             preference.validate(config, micro_batching.size())?;
         }
         let ranks = if end == End::Update { options.ranks } else { Ranks::ONE };
-        let gradients = GradientOptions {
-            home: options.gradients,
-            sharding: Sharding::new(config.mode, ranks, options.shard_from),
-            bucket_bytes: options.bucket_bytes.unwrap_or(StepOptions::BUCKET_BYTES),
-            bf16_rows: (options.gradients == GradientOwner::Transient
-                && config.precision.gradients == DType::Bf16
-                && config.mode == Mode::Full
-                && micro_batching.micro_batches == 1)
-                .then_some(config.rows()),
-        };
+        let gradients = gradient_options(config, options, ranks, micro_batching);
         let mut builder = Builder::new("training step", config.parameters(), Some(gradients));
         if ranks.world_size == 1 && micro_batching.micro_batches == 1 {
             builder.sum_squares();
@@ -189,18 +171,7 @@ impl StepPass {
             Preferences::new(&mut builder, &spec, &micro_batch, tables, preference, losses)
         });
         let step_of = StepOf { model: &model, preferences: preferences.as_ref(), options };
-        for (number, start) in (0..config.rows()).step_by(micro_batch.rows()).enumerate() {
-            if micro_batching.micro_batches > 1 {
-                builder.prefix(format!("micro-batch {number}/"));
-            }
-            let rows = start..start + micro_batch.rows();
-            builder.sequences = sequences.rows(rows.clone());
-            let (tokens, objective) = (tokens.slice(rows.clone()), objective.rows(rows.clone()));
-            let last = number + 1 == micro_batching.micro_batches;
-            step_of.forward_and_backward(&mut builder, tokens, objective, rows, last)?;
-            builder.next_micro_batch();
-        }
-        builder.prefix(String::new());
+        step_of.micro_batches(&mut builder, &sequences, tokens, objective, micro_batching)?;
         let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
         let values = match &preferences {
             None => vec![losses],
@@ -249,6 +220,41 @@ impl StepPass {
     }
 }
 
+/// Fails for a valid configuration that cannot be trained.
+fn require_trainable(config: &TrainingConfig) -> Result<()> {
+    let invalid = |field, value: &str, rule: &str| {
+        let (value, rule) = (value.to_owned(), rule.to_owned());
+        Err(Error::InvalidConfig { field, value, rule })
+    };
+    match config.mode {
+        Mode::Frozen => invalid("mode", "frozen", "full or lora: there is nothing to train"),
+        Mode::Lora(lora) if lora.dora && lora.dropout > 0.0 => invalid(
+            "lora_dropout",
+            &lora.dropout.to_string(),
+            "0 with DoRA, which is trained without dropout here",
+        ),
+        Mode::Full | Mode::Lora(_) => Ok(()),
+    }
+}
+
+fn gradient_options(
+    config: &TrainingConfig,
+    options: StepOptions,
+    ranks: Ranks,
+    micro_batching: MicroBatching,
+) -> GradientOptions {
+    let in_bf16 = options.gradients == GradientOwner::Transient
+        && config.precision.gradients == DType::Bf16
+        && config.mode == Mode::Full
+        && micro_batching.micro_batches == 1;
+    GradientOptions {
+        home: options.gradients,
+        sharding: Sharding::new(config.mode, ranks, options.shard_from),
+        bucket_bytes: options.bucket_bytes.unwrap_or(StepOptions::BUCKET_BYTES),
+        bf16_rows: in_bf16.then_some(config.rows()),
+    }
+}
+
 /// The end of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -279,6 +285,31 @@ struct StepOf<'a> {
 }
 
 impl StepOf<'_> {
+    /// Appends the passes over all micro-batches.
+    fn micro_batches(
+        &self,
+        builder: &mut Builder,
+        sequences: &Sequences,
+        tokens: Slice<u32>,
+        objective: Objective,
+        MicroBatching { micro_batches, .. }: MicroBatching,
+    ) -> Result<()> {
+        let len = tokens.len() / micro_batches;
+        for number in 0..micro_batches {
+            if micro_batches > 1 {
+                builder.prefix(format!("micro-batch {number}/"));
+            }
+            let rows = number * len..(number + 1) * len;
+            builder.sequences = sequences.rows(rows.clone());
+            let (tokens, objective) = (tokens.slice(rows.clone()), objective.rows(rows.clone()));
+            let last = number + 1 == micro_batches;
+            self.forward_and_backward(builder, tokens, objective, rows, last)?;
+            builder.next_micro_batch();
+        }
+        builder.prefix(String::new());
+        Ok(())
+    }
+
     /// Appends the passes over a micro-batch, which is the rows `rows` of the step. The `last` one
     /// completes the gradients, which ranks then exchange.
     fn forward_and_backward(
