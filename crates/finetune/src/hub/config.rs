@@ -25,10 +25,7 @@ const DEFAULT_EPS: f32 = 1e-6;
 const PHI3_EPS: f32 = 1e-5;
 /// Default of `no_rope_layer_interval`.
 const DEFAULT_NO_ROPE_INTERVAL: usize = 4;
-/// The supported values of `model_type`.
-const TYPES: [&str; 8] =
-    ["qwen2", "qwen3", "llama", "mistral", "phi3", "smollm3", "gemma2", "gemma3_text"];
-/// The supported types, for messages.
+/// The supported values of `model_type`, as in messages.
 const SUPPORTED_TYPES: &str = "qwen2, qwen3, llama, mistral, phi3, smollm3, gemma2 or gemma3_text";
 /// Default of `head_dim` of Gemma, and of `query_pre_attn_scalar`.
 const GEMMA_HEAD_DIM: usize = 256;
@@ -212,7 +209,8 @@ fn supported(raw: &Raw) -> Result<(), Refusal> {
         let supported = "gemma3_text, the type of its language model,";
         return refuse("model_type", &value, supported);
     }
-    if !TYPES.contains(&raw.model_type.as_str()) {
+    let mut types = SUPPORTED_TYPES.split(", ").flat_map(|types| types.split(" or "));
+    if !types.any(|supported| supported == raw.model_type) {
         return refuse("model_type", &raw.model_type, SUPPORTED_TYPES);
     }
     if raw.is_gemma() {

@@ -470,6 +470,43 @@ fn a_plan_refuses_a_base_of_other_dimensions_or_a_shorter_context() {
     assert!(matches!(found, Error::InvalidConfig { field: "model", .. }), "{found}");
 }
 
+/// A configuration alone needs no weights. Errors name the file, and its field in its own terms.
+#[test]
+fn a_config_file_is_read_without_weights_and_its_errors_name_its_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    fs::write(&path, qwen2().to_string()).unwrap();
+    assert_eq!(ModelConfig::read(&path).unwrap(), config(LORA).model);
+    let error = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let error = ModelConfig::read(&path).unwrap_err().to_string();
+        assert!(error.contains("config.json"), "{error}");
+        error
+    };
+    for (changes, expected) in [
+        (json!({ "num_hidden_layers": 0 }), "num_hidden_layers is 0, but it must be from 1"),
+        (json!({ "num_attention_heads": 0 }), "num_attention_heads is 0"),
+        (json!({ "max_position_embeddings": 0 }), "max_position_embeddings is 0"),
+        (
+            json!({ "hidden_size": "24" }),
+            "hidden_size: invalid type: string \"24\", expected a whole",
+        ),
+        (json!({ "rope_scaling": "linear" }), "rope_scaling: invalid type: string \"linear\""),
+    ] {
+        let error = error(&with(qwen2(), changes).to_string());
+        assert!(error.contains(expected), "{error}");
+    }
+    // A list of all values in the order of the fields is not a model.
+    for (text, expected) in [("[1, 2]", "it is not an object"), ("", "it is empty")] {
+        assert!(error(text).contains(expected));
+    }
+    fs::remove_file(&path).unwrap();
+    let error = ModelConfig::read(&path).unwrap_err().to_string();
+    assert!(error.contains("give the config.json of a model"), "{error}");
+    let error = ModelDirectory::open(&folder.path().join("absent")).unwrap_err();
+    assert!(matches!(error, Error::Model(HubError::NoDirectory { .. })), "{error}");
+}
+
 #[test]
 fn a_tokenizer_must_fit_the_model() {
     let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
