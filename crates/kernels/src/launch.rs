@@ -175,7 +175,7 @@ impl<B> Launch<B> {
 
     /// Declares that `count` launches of the same sizes may run concurrently with this one, as in
     /// parallel branches of a graph. A GEMM then uses the tile that minimizes the time of all of
-    /// them. Other launches, and the bits of every result, do not change.
+    /// them, which may add in another order ([`gemm`](crate::gemm)). Other launches do not change.
     pub fn concurrent(mut self, count: u32) -> Self {
         if let Problem::Gemm(problem) = &mut self.problem {
             problem.concurrent = count;

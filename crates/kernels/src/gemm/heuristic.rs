@@ -1,9 +1,8 @@
 //! The heuristic that selects the tile and split-K of a matrix product.
 //!
 //! Both depend on sizes, dtypes, alignment and concurrency; the tile also depends on whether the
-//! target has `wgmma`. A target that lacks a tile uses one with the same order of additions. All
-//! tiles without sliced-K add the contraction in the same order; each tile with sliced-K has its
-//! own order. Only tiles without sliced-K may be missing on some SM target.
+//! target has `wgmma`. [`gemm`](super) documents which tiles add in the same order. Only tiles
+//! without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
     Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE,

@@ -2,8 +2,7 @@
 //!
 //! Operands are f32, bf16, NF4 or split into two f16 terms; results are f32 or bf16; accumulators
 //! are always f32. `retrograph-kernel-abi` declares parameters, flags, tiles and entry points;
-//! [`GemmConfig`], sizes and dtypes select among them. SM targets that lack a tile use one with the
-//! same order of additions.
+//! [`GemmConfig`], sizes and dtypes select among them.
 //!
 //! x is `[rows, inputs]`, w `[outputs, inputs]` and y `[rows, outputs]`, all row-major. Each launch
 //! documents the combinations of types that it supports.
@@ -13,7 +12,11 @@
 //! 8 elements and start at multiples of 16 bytes; rows of NF4 operands must have a multiple of 8
 //! elements.
 //!
-//! **Determinism.** The order of additions depends on sizes and dtypes.
+//! **Determinism.** The order of additions depends on the tile and on split-K, never on timing.
+//! Both follow from sizes, dtypes, alignment and the number of concurrent launches
+//! ([`Launch::concurrent`](crate::Launch::concurrent)); the tile also follows from the SM target.
+//! On one target, all tiles with the same arithmetic (FMA, `tf32x3`, bf16 or split f16) and without
+//! sliced-K add the contraction in the same order. Each tile with sliced-K has its own order.
 //!
 //! f32 products on tensor cores split each operand into two tf32 values (Ootomo and Yokota, arXiv
 //! 2203.03341). Products of matrices that are already split ([`SplitMatrix`]) take half the time;

@@ -63,6 +63,16 @@ fn concurrent_launches_share_the_device() {
     assert!(2 * blocks(1) <= SMS as u32 && blocks(0) > blocks(1));
 }
 
+/// Each of these tiles adds in another order.
+#[test]
+fn concurrency_changes_the_tile() {
+    for (concurrent, tile) in [(0, "32x32_sliced8"), (1, "64x64_sliced4"), (7, "128x128_sliced2")] {
+        let problem = GemmProblem { concurrent, ..problem([128, 1536, 1536, 1]) };
+        let entry = dispatch(&problem, TARGET, &NT).entry;
+        assert_eq!(entry, format!("gemm_f32_nt_{tile}"), "{concurrent} concurrent launches");
+    }
+}
+
 #[test]
 fn short_contractions_do_not_use_sliced_k() {
     let tile = selected([256, 64, 16, 1]);
