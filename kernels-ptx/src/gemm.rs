@@ -65,7 +65,6 @@ use config::simt::SimtConfig;
 use kernel::multistage::MultistageKernel;
 use kernel::warp_specialized::WarpSpecializedKernel;
 use kernel::{mma_sync, simt};
-use operand_tile::majors;
 
 /// Builds `image`.
 pub(crate) fn module(target: SmTarget, image: &GemmImage) -> Module {
@@ -85,12 +84,9 @@ fn entry(
     tile: &TileConfig,
     name: &'static str,
 ) -> Option<Entry> {
-    let majors = majors(image.layout);
     Some(match tile.mainloop {
         Mainloop::Simt { .. } => simt::entry(name, &SimtConfig::new(tile)?, image),
-        Mainloop::MmaSync { .. } => {
-            mma_sync::entry(target, name, &MmaConfig::new(tile)?, majors, image.b)
-        }
+        Mainloop::MmaSync { .. } => mma_sync::entry(target, name, &MmaConfig::new(tile)?, image),
         Mainloop::Multistage { .. } => MultistageKernel::new(target, image, tile)?.entry(name),
         Mainloop::WarpSpecialized { .. } => {
             WarpSpecializedKernel::new(target, image, tile)?.entry(name)

@@ -4,6 +4,7 @@
 //! z = (batch, head) and b shared by `b_group` consecutive heads.
 
 mod added_products;
+mod groups;
 mod images;
 mod skinny;
 mod split;

@@ -33,6 +33,20 @@ pub(super) struct GlobalOperand<'k> {
     pub(super) vectorized: Pred<'k>,
 }
 
+impl<'k> OperandFormat<'k> {
+    /// The format of an operand of type `dtype`; declares its scales if it is NF4.
+    fn declare(k: &Kernel<'k>, dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Self::F32,
+            DType::Bf16 => Self::Bf16,
+            // `GemmParams::with_split` sets the offset and the condition.
+            DType::F16 => Self::SplitF16(LoTerm { offset: k.constant(0), exists: None }),
+            DType::Nf4 => Self::Nf4(Nf4::declare(k)),
+            other => unreachable!("no GEMM reads an operand in {other}"),
+        }
+    }
+}
+
 impl<'k> GlobalOperand<'k> {
     /// A base address, and the index of the first element of this block's plane relative to it.
     ///
@@ -159,9 +173,35 @@ impl<'k> GemmParams<'k> {
         })
     }
 
-    /// Declares the basic parameters in the order of the launch, for a and b of types `dtypes`.
-    /// Only b can be NF4. There are no added products, and the epilogue is linear.
-    pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
+    /// Declares the parameters of the entries of `image`, in the order of
+    /// [`GemmImage::parameters`].
+    pub(super) fn declare(k: &Kernel<'k>, image: &GemmImage) -> Self {
+        let params = Self::declare_operands(k, image);
+        let params =
+            if image.has_split_scales() { params.with_split(image.layout) } else { params };
+        let added = match image.adds_products() {
+            false => [None; MAX_ADDED_PRODUCTS],
+            true => AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
+                let AddedProductParameters { a, b, k, a_map, b_map } = product;
+                let operands = [a, b].map(|operand| operand.reinterpret());
+                Some(AddedProduct { operands, k, maps: [a_map, b_map] })
+            }),
+        };
+        let squares = image.sums_squares().then(|| SquaresParams::declare(k));
+        let epilogue = match image.epilogue {
+            Epilogue::Linear => EpilogueParams::Linear,
+            Epilogue::QkvRope => EpilogueParams::QkvRope(QkvRopeParams::declare(k, added)),
+            Epilogue::SwiGlu => EpilogueParams::SwiGlu(SwiGluParams::declare(k)),
+            Epilogue::SwiGluBackward => {
+                EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
+            }
+        };
+        Self { added, squares, epilogue, ..params }
+    }
+
+    /// Declares the operands, NF4 scales and tensor maps. There are no added products, and the
+    /// epilogue is linear.
+    fn declare_operands(k: &Kernel<'k>, image: &GemmImage) -> Self {
         let GemmParameters {
             a,
             b,
@@ -187,15 +227,7 @@ impl<'k> GemmParams<'k> {
             alpha,
             flags,
         } = GemmParameters::declare(&mut Declarations(*k));
-        let formats = dtypes.map(|dtype| match dtype {
-            DType::F32 => OperandFormat::F32,
-            DType::Bf16 => OperandFormat::Bf16,
-            // `with_split` sets the offset and the condition.
-            DType::F16 => OperandFormat::SplitF16(LoTerm { offset: k.constant(0), exists: None }),
-            DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
-            other => unreachable!("no GEMM reads an operand in {other}"),
-        });
-
+        let [a_format, b_format] = [image.a, image.b].map(|dtype| OperandFormat::declare(k, dtype));
         let batch = k.ctaid_z() / heads;
         let head = k.ctaid_z() - batch * heads;
         let plane = |[batch_stride, head_stride]: [Value<'k, u32>; 2], head: Value<'k, u32>| {
@@ -203,7 +235,7 @@ impl<'k> GemmParams<'k> {
         };
         Self {
             a: GlobalOperand {
-                format: formats[0],
+                format: a_format,
                 address: a.address(),
                 plane: plane([a_batch, a_head], head),
                 leading_dim: lda,
@@ -211,7 +243,7 @@ impl<'k> GemmParams<'k> {
                 vectorized: flags.has(GemmFlags::A_VECTORIZED),
             },
             b: GlobalOperand {
-                format: formats[1],
+                format: b_format,
                 address: b.address(),
                 plane: plane([b_batch, b_head], head / b_group),
                 leading_dim: ldb,
@@ -220,7 +252,7 @@ impl<'k> GemmParams<'k> {
             },
             c: GlobalOutput {
                 plane: c.reinterpret::<f32>().at(plane([c_batch, c_head], head)),
-                bf16: (dtypes[0] == DType::Bf16).then(|| {
+                bf16: (image.a == DType::Bf16).then(|| {
                     let address = c.address() + (plane([c_batch, c_head], head) << 1);
                     (Ptr::from_address(address), flags.has(GemmFlags::C_BF16))
                 }),
@@ -234,14 +266,12 @@ impl<'k> GemmParams<'k> {
             n,
             k: k_len,
             reduce,
-            maps: matches!(dtypes, [DType::Bf16, DType::Bf16] | [DType::F16, DType::F16]).then(
-                || {
-                    let GemmTensorMaps { a_map, b_map, c_map } =
-                        GemmTensorMaps::declare(&mut Declarations(*k));
-                    let writes_c = flags.has(GemmFlags::C_MAPPED);
-                    TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
-                },
-            ),
+            maps: image.has_tensor_maps().then(|| {
+                let GemmTensorMaps { a_map, b_map, c_map } =
+                    GemmTensorMaps::declare(&mut Declarations(*k));
+                let writes_c = flags.has(GemmFlags::C_MAPPED);
+                TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
+            }),
             split: None,
             added: [None; MAX_ADDED_PRODUCTS],
             squares: None,
@@ -269,33 +299,6 @@ impl<'k> GemmParams<'k> {
         let (a, b) = (split(self.a, self.m, None), split(self.b, b_rows, Some(b_has_lo)));
         let split = Some(SplitParams { a_scales, b_scales, b_has_lo });
         Self { a, b, split, ..self }
-    }
-
-    /// Declares all parameters of the entries of `image`, for a and b of types `dtypes`.
-    pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
-        let params = Self::declare(k, dtypes);
-        let params = match dtypes {
-            [DType::F16, DType::F16] => params.with_split(image.layout),
-            _ => params,
-        };
-        let added = match image.adds_products() {
-            false => [None; MAX_ADDED_PRODUCTS],
-            true => AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
-                let AddedProductParameters { a, b, k, a_map, b_map } = product;
-                let operands = [a, b].map(|operand| operand.reinterpret());
-                Some(AddedProduct { operands, k, maps: [a_map, b_map] })
-            }),
-        };
-        let squares = image.sums_squares().then(|| SquaresParams::declare(k));
-        let epilogue = match image.epilogue {
-            Epilogue::Linear => EpilogueParams::Linear,
-            Epilogue::QkvRope => EpilogueParams::QkvRope(QkvRopeParams::declare(k, added)),
-            Epilogue::SwiGlu => EpilogueParams::SwiGlu(SwiGluParams::declare(k)),
-            Epilogue::SwiGluBackward => {
-                EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
-            }
-        };
-        Self { added, squares, epilogue, ..params }
     }
 
     /// This product with another second operand `b` in the same layout.

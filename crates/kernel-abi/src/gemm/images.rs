@@ -4,7 +4,7 @@ use super::tile::{
     MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU,
     SWIGLU_BACKWARD, TileConfig,
 };
-use crate::DType;
+use crate::{DType, Parameter};
 
 /// Which index of the operands is contiguous in memory, as in BLAS: n for rows, t for transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,24 +50,10 @@ pub struct GemmImage {
     pub epilogue: Epilogue,
     /// The tiles.
     pub tiles: &'static [TileConfig],
+    /// The parameters of every entry point.
+    pub parameters: &'static [Parameter],
     /// The entry point of each tile. Entries that need `wgmma` exist only on targets that have it.
     pub entries: &'static [&'static str],
-}
-
-impl GemmImage {
-    /// Whether the entries have [`AddedProductParameters`](super::AddedProductParameters): products
-    /// of bf16 activations and bf16 weights, except the forward pass of SwiGLU.
-    pub const fn adds_products(&self) -> bool {
-        matches!((self.a, self.b), (DType::Bf16, DType::Bf16))
-            && !matches!(self.layout, Layout::Tn)
-            && !matches!(self.epilogue, Epilogue::SwiGlu)
-    }
-
-    /// Whether the entries have [`GemmSquaresParameters`](super::GemmSquaresParameters): weight
-    /// gradients of bf16 operands.
-    pub const fn sums_squares(&self) -> bool {
-        matches!((self.a, self.b, self.layout), (DType::Bf16, DType::Bf16, Layout::Tn))
-    }
 }
 
 /// Defines an image with one entry per tile of a table.
@@ -76,12 +62,18 @@ macro_rules! image {
      $tiles:expr, [$($suffix:literal),* $(,)?] $(, $epilogue:ident)?) => {
         #[doc = concat!("The image `", $name, "`.")]
         pub const $constant: GemmImage = {
-            let entries = &[$(concat!($name, "_", $suffix)),*];
-            let tiles: &[TileConfig] = $tiles;
-            assert!(entries.len() == tiles.len(), "one entry per tile");
-            let (compute, a, b) = (DType::$compute, DType::$a, DType::$b);
-            let (layout, epilogue) = (Layout::$layout, image!(@epilogue $($epilogue)?));
-            GemmImage { name: $name, layout, compute, a, b, epilogue, tiles, entries }
+            const WITHOUT_PARAMETERS: GemmImage = {
+                let entries = &[$(concat!($name, "_", $suffix)),*];
+                let tiles: &[TileConfig] = $tiles;
+                assert!(entries.len() == tiles.len(), "one entry per tile");
+                let (compute, a, b) = (DType::$compute, DType::$a, DType::$b);
+                let (layout, epilogue) = (Layout::$layout, image!(@epilogue $($epilogue)?));
+                let (name, parameters) = ($name, &[]);
+                GemmImage { name, layout, compute, a, b, epilogue, tiles, parameters, entries }
+            };
+            const LEN: usize = WITHOUT_PARAMETERS.parameter_count();
+            const PARAMETERS: [Parameter; LEN] = WITHOUT_PARAMETERS.parameter_list();
+            GemmImage { parameters: &PARAMETERS, ..WITHOUT_PARAMETERS }
         };
     };
     (@epilogue) => { Epilogue::Linear };

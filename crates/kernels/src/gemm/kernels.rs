@@ -1,59 +1,8 @@
 //! The GEMM kernels, and their selection by element types.
 
-use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmQkvRopeParameters,
-    GemmSquaresParameters, GemmSwiGluBackwardParameters, GemmSwiGluParameters, GemmTensorMaps,
-    Layout, Nf4ScaleParameters, SplitScaleParameters,
-};
+use retrograph_kernel_abi::gemm::{GemmImage, Layout};
 
-use crate::{DType, Kernel, KernelError, Parameter};
-
-/// Returns the parameters of the entries of `image`.
-pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
-    match (image.a, image.b) {
-        (_, DType::Nf4) => WITH_SCALES,
-        (DType::F16, DType::F16) => WITH_SPLIT_SCALES,
-        _ if matches!(image.epilogue, Epilogue::QkvRope) => WITH_QKV_ROPE,
-        _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
-        _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
-        _ if image.adds_products() => WITH_ADDED,
-        _ if image.sums_squares() => WITH_SQUARES,
-        _ => GEMM,
-    }
-}
-
-const GEMM: &[Parameter] = GemmParameters::<()>::LIST;
-const SCALES: &[Parameter] = Nf4ScaleParameters::<()>::LIST;
-const MAPS: &[Parameter] = GemmTensorMaps::<()>::LIST;
-const ADDED: &[Parameter] = AddedProductParameters::<()>::LIST;
-const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(GEMM, SCALES);
-const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(GEMM, MAPS);
-const SPLIT_SCALES: &[Parameter] = SplitScaleParameters::<()>::LIST;
-const WITH_SPLIT_SCALES: &[Parameter] =
-    &concat::<{ WITH_MAPS.len() + SPLIT_SCALES.len() }>(WITH_MAPS, SPLIT_SCALES);
-const WITH_ADDED: &[Parameter] = &concat::<{ WITH_MAPS.len() + ADDED.len() }>(WITH_MAPS, ADDED);
-const SQUARES: &[Parameter] = GemmSquaresParameters::<()>::LIST;
-const WITH_SQUARES: &[Parameter] =
-    &concat::<{ WITH_MAPS.len() + SQUARES.len() }>(WITH_MAPS, SQUARES);
-const QKV_ROPE: &[Parameter] = GemmQkvRopeParameters::<()>::LIST;
-const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
-const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;
-const WITH_QKV_ROPE: &[Parameter] =
-    &concat::<{ WITH_ADDED.len() + QKV_ROPE.len() }>(WITH_ADDED, QKV_ROPE);
-const WITH_SWIGLU: &[Parameter] = &concat::<{ WITH_MAPS.len() + SWIGLU.len() }>(WITH_MAPS, SWIGLU);
-const WITH_SWIGLU_BACKWARD: &[Parameter] =
-    &concat::<{ WITH_ADDED.len() + SWIGLU_BACKWARD.len() }>(WITH_ADDED, SWIGLU_BACKWARD);
-
-/// Concatenates two lists of parameters.
-const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [Parameter; LEN] {
-    let mut all = [first[0]; LEN];
-    let mut at = 0;
-    while at < LEN {
-        all[at] = if at < first.len() { first[at] } else { more[at - first.len()] };
-        at += 1;
-    }
-    all
-}
+use crate::{DType, Kernel, KernelError};
 
 /// Defines one kernel per GEMM image, and the set of these kernels and of other ones.
 macro_rules! gemm_kernels {
@@ -69,7 +18,7 @@ macro_rules! gemm_kernels {
                 $crate::Kernel {
                     name: $name,
                     image: IMAGE.name,
-                    parameters: $crate::gemm::kernels::parameters(&IMAGE),
+                    parameters: IMAGE.parameters,
                     entries: IMAGE.entries,
                     dispatch: |problem, target| {
                         let problem = problem.gemm()?;

@@ -6,8 +6,9 @@
 use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, GemmFlags, GemmParameters, GemmSquaresParameters, GemmTensorMaps,
-    Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters, TENSOR_MAP_BOX,
+    AddedProductParameters, GemmFlags, GemmImage, GemmParameters, GemmSquaresParameters,
+    GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters,
+    TENSOR_MAP_BOX,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -102,11 +103,12 @@ impl<B: Copy> Gemm<B> {
         let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
         let tensor_maps = maps.a_map.is_some();
-        let mut arguments = self.arguments(check, [m, n, k], c, flags, maps)?;
-        if self.kernels.image(kernel).adds_products() {
+        let image = self.kernels.image(kernel);
+        let mut arguments = self.arguments(check, image, [m, n, k], c, flags, maps)?;
+        if image.adds_products() {
             arguments.extend(self.added_arguments(check, added)?);
         }
-        if self.kernels.image(kernel).sums_squares() && further.is_empty() {
+        if image.sums_squares() && further.is_empty() {
             // The entries always have this parameter.
             let none = GemmSquaresParameters::<ArgumentTypes<B>> { squares: Pointer::null() };
             arguments.extend(none.into_arguments());
@@ -121,6 +123,7 @@ impl<B: Copy> Gemm<B> {
     fn arguments(
         &self,
         check: Check,
+        image: &GemmImage,
         [m, n, k]: [u32; 3],
         c: Pointer<B, Any>,
         flags: GemmFlags,
@@ -164,8 +167,7 @@ impl<B: Copy> Gemm<B> {
             };
             arguments.extend(scales.into_arguments());
         }
-        let dtypes = [self.a.view.dtype(), self.b.view.dtype()];
-        if dtypes == [DType::Bf16; 2] || dtypes == [DType::F16; 2] {
+        if image.has_tensor_maps() {
             arguments.extend(maps.into_arguments());
         }
         if let Some((a, b)) = self.a.view.split().zip(self.b.view.split()) {

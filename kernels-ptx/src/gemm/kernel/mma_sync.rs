@@ -2,7 +2,7 @@
 //!
 //! Operands keep their global orientation in shared memory; `ldmatrix` transposes if necessary.
 
-use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::GemmImage;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared};
@@ -14,21 +14,21 @@ use crate::gemm::loader::register_bf16::RegisterLoader;
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::mma_sync::{FragmentLoader, multiply};
 use crate::gemm::mainloop::register_staged::RegisterStaged;
+use crate::gemm::operand_tile::majors;
 use crate::gemm::params::GemmParams;
-use crate::primitives::smem_tile::Major;
 
-/// Builds the entry for one configuration, layout and type of b.
+/// Builds the entry of `image` for one configuration.
 pub(in crate::gemm) fn entry(
     target: SmTarget,
     name: &str,
     config: &MmaConfig,
-    majors: [Major; 2],
-    b_dtype: DType,
+    image: &GemmImage,
 ) -> Entry {
+    let majors = majors(image.layout);
     Kernel::build(name, |k| {
         k.max_threads(config.threads());
         k.min_blocks(config.min_blocks_per_sm);
-        let params = GemmParams::declare(k, [DType::F32, b_dtype]);
+        let params = GemmParams::declare(k, image);
         let (params, origin) = params.of_block(k, [config.rows, config.columns]);
         let tiles = [
             config.operand_tile(config.rows, majors[0]),

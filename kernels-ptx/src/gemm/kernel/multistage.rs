@@ -45,7 +45,7 @@ pub(in crate::gemm) struct MultistageKernel {
     /// The element type in shared memory.
     smem_dtype: DType,
     pub(in crate::gemm) b_dtype: DType,
-    image: GemmImage,
+    pub(in crate::gemm) image: GemmImage,
 }
 
 impl MultistageKernel {
@@ -157,8 +157,7 @@ impl MultistageKernel {
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
             k.min_blocks(config.min_blocks_per_sm);
-            let dtypes = [self.smem_dtype, self.b_dtype];
-            let params = GemmParams::declare_all(k, dtypes, &self.image);
+            let params = GemmParams::declare(k, &self.image);
             let (params, origin) = params.of_block(k, config.tile);
             let (warp_tile, acc) = self.accumulators(k);
             let async_mma = self.has_wgmma();

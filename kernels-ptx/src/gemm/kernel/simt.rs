@@ -15,11 +15,11 @@ use crate::gemm::params::GemmParams;
 
 /// Builds the entry of `image` for one configuration.
 pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage) -> Entry {
-    let (majors, dtypes) = (majors(image.layout), [image.a, image.b]);
+    let majors = majors(image.layout);
     Kernel::build(name, |k| {
         k.max_threads(config.threads());
         k.min_blocks(config.min_blocks_per_sm(image.b));
-        let params = GemmParams::declare_all(k, dtypes, image);
+        let params = GemmParams::declare(k, image);
         let (params, origin) = params.of_block(k, [config.rows, config.columns]);
         let tiles = [
             config.operand_tile(config.rows, majors[0]),

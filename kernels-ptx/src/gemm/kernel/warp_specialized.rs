@@ -204,8 +204,7 @@ impl WarpSpecializedKernel {
             if self.cluster > 1 {
                 k.cluster_blocks(self.cluster);
             }
-            let dtypes = [self.image.a, self.image.b];
-            let params = GemmParams::declare_all(k, dtypes, &self.image);
+            let params = GemmParams::declare(k, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let buffers = self.buffer_words(self.store_buffers());

@@ -136,7 +136,7 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(threads(kernel));
         k.min_blocks(min_blocks_per_sm(kernel));
-        let params = GemmParams::declare(k, [kernel.b_dtype; 2]);
+        let params = GemmParams::declare(k, &kernel.image);
         let (params, origin) = params.of_block(k, kernel.config.tile);
         let stages = Stages::new(k, kernel, &params);
         k.when_else(
