@@ -1,5 +1,4 @@
 //! Tile configurations of `retrograph-kernel-abi`, with values derived for each mainloop.
 
 pub(super) mod mma_sync;
-pub(super) mod multistage;
 pub(super) mod simt;

@@ -10,47 +10,29 @@ use crate::primitives::smem_tile::Major;
 
 /// The tile of a block, and its partition among threads.
 pub(in crate::gemm) struct SimtConfig {
-    /// Rows of c.
-    pub(in crate::gemm) rows: u32,
-    /// Columns of c.
-    pub(in crate::gemm) columns: u32,
-    /// Rows of c per thread, a multiple of 4.
-    pub(in crate::gemm) thread_rows: u32,
-    /// Columns of c per thread, a multiple of 4.
-    pub(in crate::gemm) thread_columns: u32,
+    pub(in crate::gemm) tile: TileConfig,
+    /// Rows and columns of c per thread, multiples of 4.
+    pub(in crate::gemm) thread_tile: [u32; 2],
     /// Elements of a stage along K per slice.
-    pub(in crate::gemm) tile_k: u32,
+    pub(in crate::gemm) slice_k: u32,
     /// Slices of K that groups of threads multiply in parallel (sliced-K).
     pub(in crate::gemm) slices: u32,
     /// Stages in shared memory. With two, one is loaded while the other is multiplied.
     pub(in crate::gemm) stages: u32,
-    /// Minimum blocks per SM, which limits the registers per thread.
-    min_blocks_per_sm: u32,
 }
 
 impl SimtConfig {
     /// The configuration of `tile`; `None` if it has another mainloop.
     pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
-        let TileConfig { shape: [rows, columns], mainloop, min_blocks_per_sm } = *tile;
-        let Mainloop::Simt { thread_tile, slice_k: tile_k, slices, stages } = mainloop else {
+        let Mainloop::Simt { thread_tile, slice_k, slices, stages } = tile.mainloop else {
             return None;
         };
-        let [thread_rows, thread_columns] = thread_tile;
-        Some(Self {
-            rows,
-            columns,
-            thread_rows,
-            thread_columns,
-            tile_k,
-            slices,
-            stages,
-            min_blocks_per_sm,
-        })
+        Some(Self { tile: *tile, thread_tile, slice_k, slices, stages })
     }
 
     /// Threads of a slice, along M and N.
     fn slice_shape(&self) -> [u32; 2] {
-        [self.rows / self.thread_rows, self.columns / self.thread_columns]
+        [0, 1].map(|side| self.tile.shape[side] / self.thread_tile[side])
     }
 
     /// Threads of a slice.
@@ -59,37 +41,32 @@ impl SimtConfig {
         down * across
     }
 
-    /// Threads of a block.
-    pub(in crate::gemm) fn threads(&self) -> u32 {
-        self.slice_threads() * self.slices
-    }
-
     /// Bands of rows. A thread has four rows of each band. The epilogue adds the slices band by
     /// band, so that it only needs shared memory for one band of every slice.
     pub(in crate::gemm) fn bands(&self) -> u32 {
-        self.thread_rows / 4
+        self.thread_tile[0] / 4
     }
 
     /// Rows of a band.
     pub(in crate::gemm) fn band_rows(&self) -> u32 {
-        self.rows / self.bands()
+        self.tile.shape[0] / self.bands()
     }
 
     /// Elements of shared memory for adding one band of all slices; 0 if there is only one slice.
     pub(in crate::gemm) fn slice_sums_len(&self) -> u32 {
-        if self.slices == 1 { 0 } else { self.slices * self.band_rows() * self.columns }
+        if self.slices == 1 { 0 } else { self.slices * self.band_rows() * self.tile.shape[1] }
     }
 
     /// Minimum blocks per SM for b of type `b_dtype`. With a large thread tile, NF4 codes in flight
     /// need more registers.
     pub(in crate::gemm) fn min_blocks_per_sm(&self, b_dtype: DType) -> u32 {
-        let large = self.thread_rows * self.thread_columns >= 64;
-        if b_dtype == DType::Nf4 && large { 1 } else { self.min_blocks_per_sm }
+        let large = self.thread_tile[0] * self.thread_tile[1] >= 64;
+        if b_dtype == DType::Nf4 && large { 1 } else { self.tile.min_blocks_per_sm }
     }
 
     /// The tile of an operand in a stage.
     pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
-        OperandTile::k_outer([extent, self.tile_k * self.slices], self.threads(), major)
+        OperandTile::k_outer([extent, self.tile.block_k()], self.tile.threads(), major)
     }
 }
 

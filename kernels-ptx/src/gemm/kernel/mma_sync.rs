@@ -26,14 +26,11 @@ pub(in crate::gemm) fn entry(
 ) -> Entry {
     let majors = majors(image.layout);
     Kernel::build(name, |k| {
-        k.max_threads(config.threads());
-        k.min_blocks(config.min_blocks_per_sm);
+        k.max_threads(config.tile.threads());
+        k.min_blocks(config.tile.min_blocks_per_sm);
         let params = GemmParams::declare(k, image);
-        let (params, origin) = params.of_block(k, [config.rows, config.columns]);
-        let tiles = [
-            config.operand_tile(config.rows, majors[0]),
-            config.operand_tile(config.columns, majors[1]),
-        ];
+        let (params, origin) = params.of_block(k, config.tile.shape);
+        let tiles = [0, 1].map(|i| config.operand_tile(config.tile.shape[i], majors[i]));
         let tile_lens = tiles.map(|tile| tile.smem.words());
         let smem_len = ((tile_lens[0] + tile_lens[1]) * STAGES).max(config.slice_sums_len());
         let smem = k.shared::<u32>("smem", smem_len as usize);
@@ -42,19 +39,19 @@ pub(in crate::gemm) fn entry(
             .map(|operand| RegisterLoader::new(k, target, operand));
         let warp_tile = WarpTile::of_warp(k, config.warps, config.warp());
         let acc = accumulators(k, config.warp());
-        let first_k = warp_tile.slice * config.tile_k;
+        let first_k = warp_tile.slice * config.slice_k;
         let fragment_loaders =
             [0, 1].map(|i| FragmentLoader::new(k, tiles[i], warp_tile.origin[i], first_k, i == 0));
 
         if let OperandFormat::Nf4(nf4) = params.b.format {
             nf4.fill_tables();
         }
-        let tile_k = config.tile_k * config.slices;
+        let tile_k = config.tile.block_k();
         let mainloop =
             RegisterStaged { kernel: *k, stages: STAGES, tile_k, tile_lens, loaders, smem };
         mainloop.run(&params, |stage| {
             let tiles = [stage, stage.offset(i64::from(tile_lens[0]))];
-            multiply(k, target, config.tile_k, &fragment_loaders, tiles, &acc);
+            multiply(k, target, config.slice_k, &fragment_loaders, tiles, &acc);
         });
         let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
         write(config, &epilogue, smem.reinterpret(), &warp_tile, &acc);
@@ -71,20 +68,20 @@ fn write<'k>(
     acc: &[Vec<AccFragment<'k>>],
 ) {
     let k = epilogue.kernel;
-    let elements = config.rows * config.columns;
-    let slice = smem.at(warp_tile.slice * elements);
+    let [rows, columns] = config.tile.shape;
+    let slice = smem.at(warp_tile.slice * (rows * columns));
     if config.slices == 1 {
         warp_tile.for_each_pair(&k, acc, |row, column, pair| epilogue.write(row, column, &pair));
     } else {
-        warp_tile.store_pairs(&k, slice, config.columns, acc);
+        warp_tile.store_pairs(&k, slice, columns, acc);
         k.barrier();
         epilogue.write_slices(&SliceSums {
             smem,
             count: config.slices,
             first_row: 0,
-            extent: [config.rows, config.columns],
-            pitch: config.columns,
-            threads: config.threads(),
+            extent: [rows, columns],
+            pitch: columns,
+            threads: config.tile.threads(),
         });
     }
 }

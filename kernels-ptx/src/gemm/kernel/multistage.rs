@@ -16,13 +16,12 @@
 //! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of 16 bytes long.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};
+use retrograph_kernel_abi::gemm::{GemmImage, Mainloop, TileConfig};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Shared};
 
 use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
-use crate::gemm::config::multistage::MultistageConfig;
 use crate::gemm::epilogue::{Epilogue, SliceSums};
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::nf4::{self, Nf4Loader};
@@ -40,7 +39,11 @@ use crate::primitives::wgmma::WARPGROUP_THREADS;
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct MultistageKernel {
     pub(in crate::gemm) target: SmTarget,
-    pub(in crate::gemm) config: MultistageConfig,
+    pub(in crate::gemm) tile: TileConfig,
+    /// Warps along M and N.
+    warps: [u32; 2],
+    /// Elements of a stage along K and number of stages.
+    stages: [u32; 2],
     majors: [Major; 2],
     /// The element type in shared memory.
     smem_dtype: DType,
@@ -55,26 +58,27 @@ impl MultistageKernel {
         image: &GemmImage,
         tile: &TileConfig,
     ) -> Option<Self> {
-        let config = MultistageConfig::new(tile)?;
+        let Mainloop::Multistage { warps, stages: mma_sync_stages, wgmma_stages, .. } =
+            tile.mainloop
+        else {
+            return None;
+        };
+        let features = target.features();
+        let stages = match image.compute {
+            DType::F32 if features.wgmma => [wgmma_tf32x3::TILE_K, wgmma_tf32x3::STAGES],
+            _ if features.wgmma => [wgmma::TILE_K, wgmma_stages],
+            _ => {
+                mma_sync_stages[match features.smem_bytes_per_block >> 10 {
+                    160.. => 0,
+                    99.. => 1,
+                    _ => 2,
+                }]
+            }
+        };
         let (majors, smem_dtype, b_dtype) = (majors(image.layout), image.compute, image.b);
-        let kernel = Self { target, config, majors, smem_dtype, b_dtype, image: *image };
-        (kernel.stages()[1] > 0).then_some(kernel)
-    }
-
-    /// Elements of a stage along K and number of stages.
-    fn stages(self) -> [u32; 2] {
-        if self.is_wgmma_tf32x3() {
-            return [wgmma_tf32x3::TILE_K, wgmma_tf32x3::STAGES];
-        }
-        if self.has_wgmma() {
-            return [wgmma::TILE_K, self.config.wgmma_stages];
-        }
-        let smem_kib = self.target.features().smem_bytes_per_block >> 10;
-        self.config.mma_sync_stages[match smem_kib {
-            160.. => 0,
-            99.. => 1,
-            _ => 2,
-        }]
+        let (tile, image) = (*tile, *image);
+        let kernel = Self { target, tile, warps, stages, majors, smem_dtype, b_dtype, image };
+        (stages[1] > 0).then_some(kernel)
     }
 
     fn has_wgmma(self) -> bool {
@@ -87,7 +91,7 @@ impl MultistageKernel {
 
     /// Threads that multiply.
     pub(in crate::gemm) fn threads(self) -> u32 {
-        32 * self.config.warps[0] * self.config.warps[1]
+        self.tile.threads()
     }
 
     /// The tiles of a and b in a stage.
@@ -95,8 +99,7 @@ impl MultistageKernel {
         let tf32x3 = self.is_wgmma_tf32x3();
         let threads = if tf32x3 { wgmma_tf32x3::PRODUCER_THREADS } else { self.threads() };
         [0, 1].map(|operand| {
-            let (shape, major) =
-                ([self.config.tile[operand], self.stages()[0]], self.majors[operand]);
+            let (shape, major) = ([self.tile.shape[operand], self.stages[0]], self.majors[operand]);
             match self.has_wgmma() && !tf32x3 {
                 true => OperandTile::swizzled(shape, threads, major),
                 false => OperandTile::padded(shape, threads, major, self.smem_dtype),
@@ -106,7 +109,7 @@ impl MultistageKernel {
 
     /// The warp's tile of c and its accumulators.
     fn accumulators<'k>(self, k: &Kernel<'k>) -> (WarpTile<'k>, Vec<Vec<AccFragment<'k>>>) {
-        let MultistageConfig { tile: [rows, columns], warps, .. } = self.config;
+        let (warps, [rows, columns]) = (self.warps, self.tile.shape);
         if self.has_wgmma() {
             let rows = rows / (self.threads() / WARPGROUP_THREADS);
             (WarpTile::of_warpgroup(k, rows), accumulators(k, [rows / 4, columns]))
@@ -145,20 +148,20 @@ impl MultistageKernel {
             return wgmma_tf32x3::words(self) * 4 + SWIZZLE_ALIGNMENT;
         }
         let alignment = if self.has_wgmma() { SWIZZLE_ALIGNMENT } else { 0 };
-        self.stage_words().iter().sum::<u32>() * self.stages()[1] * 4 + alignment
+        self.stage_words().iter().sum::<u32>() * self.stages[1] * 4 + alignment
     }
 
     /// The entry `name`.
     pub(in crate::gemm) fn entry(self, name: &str) -> Entry {
-        let Self { target, config, .. } = self;
+        let Self { target, tile, .. } = self;
         if self.is_wgmma_tf32x3() {
             return wgmma_tf32x3::entry(self, name);
         }
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
-            k.min_blocks(config.min_blocks_per_sm);
+            k.min_blocks(tile.min_blocks_per_sm);
             let params = GemmParams::declare(k, &self.image);
-            let (params, origin) = params.of_block(k, config.tile);
+            let (params, origin) = params.of_block(k, tile.shape);
             let (warp_tile, acc) = self.accumulators(k);
             let async_mma = self.has_wgmma();
             let smem = k.dynamic_shared();
@@ -174,7 +177,7 @@ impl MultistageKernel {
                 let warps = self.threads() / 32;
                 let sums = k.shared("square_sums", warps as usize);
                 let warps = TileWarps { count: warps, warp: k.warp(), thread: k.tid_x(), sums };
-                squares.write(&params, origin, config.tile, warps, &acc.concat(), || k.barrier());
+                squares.write(&params, origin, tile.shape, warps, &acc.concat(), || k.barrier());
             }
             match params.epilogue {
                 EpilogueParams::Linear => (),
@@ -224,7 +227,7 @@ impl MultistageKernel {
         smem: Shared<'k, u32>,
         operands: [BlockOperand<'k>; 2],
     ) -> Multistage<'k> {
-        let [tile_k, stages] = self.stages();
+        let [tile_k, stages] = self.stages;
         let (loaders, nf4_loader) = self.loaders(k, operands);
         Multistage {
             kernel: *k,
@@ -290,7 +293,7 @@ impl MultistageKernel {
         acc: &[Vec<AccFragment<'k>>],
     ) {
         let k = &epilogue.kernel;
-        let [rows, columns] = self.config.tile;
+        let [rows, columns] = self.tile.shape;
         // The padding maps the four rows of a store to different banks.
         let pitch = columns + 8;
         let fits = rows * pitch * 4 <= self.smem_bytes() - SWIZZLE_ALIGNMENT;

@@ -17,22 +17,20 @@ use crate::gemm::params::GemmParams;
 pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage) -> Entry {
     let majors = majors(image.layout);
     Kernel::build(name, |k| {
-        k.max_threads(config.threads());
+        k.max_threads(config.tile.threads());
         k.min_blocks(config.min_blocks_per_sm(image.b));
         let params = GemmParams::declare(k, image);
-        let (params, origin) = params.of_block(k, [config.rows, config.columns]);
-        let tiles = [
-            config.operand_tile(config.rows, majors[0]),
-            config.operand_tile(config.columns, majors[1]),
-        ];
+        let (params, origin) = params.of_block(k, config.tile.shape);
+        let tiles = [0, 1].map(|i| config.operand_tile(config.tile.shape[i], majors[i]));
         let loaders =
             params.block_operands(tiles, origin).map(|operand| RegisterLoader::new(k, operand));
         let tile_lens = tiles.map(|tile| tile.smem.words());
         let smem_len = (tile_lens[0] + tile_lens[1]) * config.stages;
         let smem = k.shared::<f32>("smem", smem_len.max(config.slice_sums_len()) as usize);
         let thread_tile = ThreadTile::new(k, config);
-        let row = || (0..config.thread_columns).map(|_| k.var(0.0f32)).collect();
-        let acc: ThreadAccumulators<'_> = (0..config.thread_rows).map(|_| row()).collect();
+        let [thread_rows, thread_columns] = config.thread_tile;
+        let row = || (0..thread_columns).map(|_| k.var(0.0f32)).collect();
+        let acc: ThreadAccumulators<'_> = (0..thread_rows).map(|_| row()).collect();
 
         if let OperandFormat::Nf4(nf4) = params.b.format {
             nf4.fill_tables();
@@ -69,6 +67,7 @@ fn write<'k>(
         return;
     }
     assert!(epilogue.params.split.is_none(), "no tile of split operands has slices");
+    let columns = config.tile.shape[1];
     for band in 0..config.bands() {
         if band > 0 {
             // All threads must have read the previous band before it is overwritten.
@@ -80,9 +79,9 @@ fn write<'k>(
             smem,
             count: config.slices,
             first_row: band * config.band_rows(),
-            extent: [config.band_rows(), config.columns],
-            pitch: config.columns,
-            threads: config.threads(),
+            extent: [config.band_rows(), columns],
+            pitch: columns,
+            threads: config.tile.threads(),
         });
     }
 }
@@ -94,7 +93,7 @@ fn for_each_vec4<'k>(
     acc: &ThreadAccumulators<'k>,
     visit: impl Fn(u32, Value<'k, u32>, Value<'k, u32>, [Var<'k, f32>; 4]),
 ) {
-    let column_stride = config.columns / (config.thread_columns / 4);
+    let column_stride = config.tile.shape[1] / (config.thread_tile[1] / 4);
     for (i, acc_row) in (0..).zip(acc) {
         let row = thread_tile.row * 4 + (i / 4 * config.band_rows() + i % 4);
         for (j, vec4) in (0..).zip(acc_row.chunks_exact(4)) {
@@ -112,11 +111,11 @@ fn store_band<'k>(
     thread_tile: &ThreadTile<'k>,
     acc: &ThreadAccumulators<'k>,
 ) {
-    let elements = config.band_rows() * config.columns;
-    let slice = smem.at(thread_tile.slice * elements);
+    let columns = config.tile.shape[1];
+    let slice = smem.at(thread_tile.slice * (config.band_rows() * columns));
     for_each_vec4(config, thread_tile, acc, |band_of_vec4, row, column, vec4| {
         if band_of_vec4 == band {
-            let index = (row - band * config.band_rows()) * config.columns + column;
+            let index = (row - band * config.band_rows()) * columns + column;
             slice.store_vec4(index, vec4.map(Var::get));
         }
     });

@@ -13,16 +13,17 @@ pub(in crate::gemm) fn multiply<'k>(
     thread: &ThreadTile<'k>,
     acc: &ThreadAccumulators<'k>,
 ) {
+    let ([rows, columns], [thread_rows, thread_columns]) = (config.tile.shape, config.thread_tile);
     let [a_pitch, b_pitch] = tiles.map(|tile| tile.smem.pitch());
-    let first_k = thread.slice * config.tile_k;
+    let first_k = thread.slice * config.slice_k;
     let a_tile = stage.at(first_k * a_pitch + thread.row * 4);
     let b_tile = stage.offset(i64::from(tiles[0].smem.words()));
     let b_tile = b_tile.at(first_k * b_pitch + thread.column * 4);
-    for step in 0..config.tile_k {
+    for step in 0..config.slice_k {
         let a_step = a_tile.offset(i64::from(step * a_pitch));
-        let x = load_strided(a_step, config.rows, config.thread_rows);
+        let x = load_strided(a_step, rows, thread_rows);
         let b_step = b_tile.offset(i64::from(step * b_pitch));
-        let y = load_strided(b_step, config.columns, config.thread_columns);
+        let y = load_strided(b_step, columns, thread_columns);
         for (row, x) in acc.iter().zip(&x) {
             for (sum, y) in row.iter().zip(&y) {
                 sum.update(|sum| x.fma(*y, sum));

@@ -53,13 +53,13 @@ const PREFETCHED_FRAGMENTS: u32 = 3;
 
 /// Words of shared memory.
 pub(in crate::gemm) fn words(kernel: MultistageKernel) -> u32 {
-    (kernel.tiles()[0].smem.words() + Tf32SplitLoader::words(kernel.config.tile[1])) * STAGES
+    (kernel.tiles()[0].smem.words() + Tf32SplitLoader::words(kernel.tile.shape[1])) * STAGES
 }
 
 /// Threads of a block.
 fn threads(kernel: MultistageKernel) -> u32 {
     let producers = PRODUCER_THREADS * PRODUCER_GROUPS;
-    assert_eq!(producers, kernel.config.wgmma_producers, "the launch has all producer threads");
+    assert_eq!(producers, kernel.tile.wgmma_producers(), "the launch has all producer threads");
     kernel.threads() + producers
 }
 
@@ -87,7 +87,7 @@ struct Stages<'k> {
 
 impl<'k> Stages<'k> {
     fn new(k: &Kernel<'k>, kernel: MultistageKernel, params: &GemmParams<'k>) -> Self {
-        let words = [Tf32SplitLoader::words(kernel.config.tile[1]), kernel.tiles()[0].smem.words()];
+        let words = [Tf32SplitLoader::words(kernel.tile.shape[1]), kernel.tiles()[0].smem.words()];
         let b = align_for_swizzle(k, k.dynamic_shared());
         let a = b.offset(i64::from(words[0] * STAGES));
         let filled = div_const(params.k + (TILE_K - 1), TILE_K) * params.reduce;
@@ -137,7 +137,7 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
         k.max_threads(threads(kernel));
         k.min_blocks(min_blocks_per_sm(kernel));
         let params = GemmParams::declare(k, &kernel.image);
-        let (params, origin) = params.of_block(k, kernel.config.tile);
+        let (params, origin) = params.of_block(k, kernel.tile.shape);
         let stages = Stages::new(k, kernel, &params);
         k.when_else(
             k.tid_x().ge(kernel.threads()),
@@ -173,7 +173,7 @@ struct Consumer<'k> {
 
 impl<'k> Consumer<'k> {
     fn new(stages: Stages<'k>, kernel: MultistageKernel, warp_tile: &WarpTile<'k>) -> Self {
-        let [rows, columns] = kernel.config.tile;
+        let [rows, columns] = kernel.tile.shape;
         assert_eq!(rows * 2, kernel.threads(), "a warpgroup has 64 rows");
         let k = &stages.kernel;
         let [acc, stage_acc] = [columns, columns / 2].map(|columns| acc_row(k, columns));
