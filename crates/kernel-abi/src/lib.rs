@@ -4,10 +4,11 @@
 //! types, parameters, flag bits, block sizes, tile shapes and entry names. This crate declares each
 //! of them once, in one module per family of kernels.
 //!
-//! The macro `parameters!` defines a parameter list as a struct. The source declares its parameters
-//! through [`Declare`]; the launch fills a field for each of them and converts the struct through
-//! [`Arguments`]. Omitting a parameter on one side is a compile error. A [`Signature`] joins the
-//! list with the image and the entry points.
+//! The macro `parameters!` defines a parameter list as a struct. The source declares all its fields
+//! through [`Declare`]; the launch fills them and converts the struct through [`Arguments`]. Both
+//! therefore have the same list. A launch that omits a parameter, and a source that reads one that
+//! does not exist, do not compile. A [`Signature`] joins the list with the image and the entry
+//! points.
 //!
 //! ```
 //! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
