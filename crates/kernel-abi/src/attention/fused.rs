@@ -343,3 +343,39 @@ flash_attention! {
     /// bf16 operands.
     FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16, [64, 128, 256], [64, 96, 128, 256];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of the entries of a kernel, in the order in which sources and launches index them.
+    fn entries(family: &FlashAttention, kernel: &str, wgmma: bool) -> Vec<String> {
+        let caps: &[&str] = if family.dtype == DType::Bf16 { &["", "_softcap"] } else { &[""] };
+        let mut entries = Vec::new();
+        for cap in caps {
+            let narrower = family.max_head_dims.iter().map(|head_dim| format!("hd{head_dim}"));
+            let exact = family.wgmma_head_dims.iter().map(|head_dim| format!("wgmma_hd{head_dim}"));
+            let widths = narrower.chain(exact.filter(|_| wgmma));
+            entries.extend(widths.map(|width| format!("{kernel}{cap}_{width}")));
+        }
+        entries
+    }
+
+    #[test]
+    fn entries_are_named_for_their_head_dimensions() {
+        for family in [FLASH_ATTENTION_F32, FLASH_ATTENTION_BF16] {
+            let bf16 = family.dtype == DType::Bf16;
+            for (signature, kernel, wgmma) in [
+                (family.forward, "", true),
+                (family.prefill, "_prefill", bf16),
+                (family.grad_q, "_grad_q", true),
+                (family.grad_kv, "_grad_kv", true),
+            ] {
+                let kernel = format!("{}{kernel}", family.forward.image);
+                assert_eq!(signature.entries, entries(&family, &kernel, wgmma), "{kernel}");
+            }
+            let capped = family.forward.entries.get(family.first_capped_entry());
+            assert_eq!(capped.is_some_and(|entry| entry.contains("softcap")), bf16);
+        }
+    }
+}

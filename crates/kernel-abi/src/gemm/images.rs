@@ -195,3 +195,37 @@ pub const IMAGES: [&GemmImage; 22] = [
     &SWIGLU_NT,
     &SWIGLU_BACKWARD_NN,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Mainloop;
+
+    /// The name of the entry of `tile` in `image`.
+    fn entry(image: &GemmImage, tile: &TileConfig) -> String {
+        let prefix = match tile.mainloop {
+            Mainloop::WarpSpecialized { .. } => "tma_",
+            Mainloop::Multistage { .. } if image.compute == DType::F32 => "multistage_",
+            _ => "",
+        };
+        let suffix = match tile.mainloop {
+            Mainloop::Simt { slices, .. } | Mainloop::MmaSync { slices, .. } if slices > 1 => {
+                format!("_sliced{slices}")
+            }
+            Mainloop::WarpSpecialized { cluster, .. } if cluster > 1 => {
+                format!("_cluster{cluster}")
+            }
+            _ => String::new(),
+        };
+        let [rows, columns] = tile.shape;
+        format!("{}_{prefix}{rows}x{columns}{suffix}", image.name)
+    }
+
+    #[test]
+    fn entries_are_named_for_their_tiles() {
+        for image in IMAGES {
+            let expected = image.tiles.iter().map(|tile| entry(image, tile));
+            assert_eq!(image.entries, expected.collect::<Vec<_>>(), "{}", image.name);
+        }
+    }
+}
