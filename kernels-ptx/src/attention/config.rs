@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use retrograph_kernel_abi::attention::{FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention};
+use retrograph_kernel_abi::attention::FlashAttention;
 use retrograph_kernel_abi::{DType, Signature};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
@@ -29,7 +29,7 @@ impl Pass {
 
 /// Entries without and with a cap of scores: whether they have one, and the index of the first.
 pub(super) fn caps(family: &FlashAttention) -> impl Iterator<Item = (bool, usize)> {
-    let capped = (family.dtype == DType::Bf16).then_some((true, family.first_capped_entry()));
+    let capped = family.has_capped_entries().then_some((true, family.first_capped_entry()));
     iter::once((false, 0)).chain(capped)
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Config {
 impl Config {
     /// One configuration per maximum head dimension, without and with a cap of scores.
     pub(super) fn all(target: SmTarget, dtype: DType) -> impl Iterator<Item = Self> {
-        let family = family(dtype);
+        let family = FlashAttention::for_dtype(dtype);
         caps(family).flat_map(move |(capped, first)| {
             let entries = (first..).zip(family.max_head_dims);
             entries.map(move |(entry, &max_head_dim)| Self {
@@ -65,7 +65,7 @@ impl Config {
 
     /// The kernels for operands of this type.
     pub(super) fn family(self) -> &'static FlashAttention {
-        family(self.dtype)
+        FlashAttention::for_dtype(self.dtype)
     }
 
     /// Whether the target has bf16 and tf32 tensor cores, and `cp.async`.
@@ -74,14 +74,14 @@ impl Config {
         features.bf16_mma && features.cp_async
     }
 
-    /// Rows of a block, 16 per warp.
+    /// Rows of a block.
     pub(super) fn block_rows(self) -> u32 {
         self.family().block_rows(self.max_head_dim, self.has_tensor_cores())
     }
 
     /// Threads of a block.
     pub(super) fn threads(self) -> u32 {
-        self.block_rows() / 16 * 32
+        self.family().block_threads(self.max_head_dim, self.has_tensor_cores())
     }
 
     /// A tile of `rows` rows in shared memory.
@@ -111,21 +111,13 @@ impl Config {
         }
     }
 
-    /// Whether rows of more than 256 bytes need more shared memory than a kernel can declare.
+    /// Whether shared memory is dynamic.
     pub(super) fn has_dynamic_smem(self) -> bool {
-        self.dtype == DType::F32 || self.max_head_dim > 128
+        self.family().has_long_rows(self.max_head_dim)
     }
 
     /// `words` words of shared memory.
     pub(super) fn smem<'k>(self, k: &Kernel<'k>, words: u32) -> Shared<'k, u32> {
         if self.has_dynamic_smem() { k.dynamic_shared() } else { k.shared("smem", words as usize) }
-    }
-}
-
-/// The kernels for operands in `dtype`.
-fn family(dtype: DType) -> &'static FlashAttention {
-    match dtype {
-        DType::F32 => &FLASH_ATTENTION_F32,
-        _ => &FLASH_ATTENTION_BF16,
     }
 }

@@ -124,9 +124,9 @@ impl Config {
         configs.collect()
     }
 
-    /// Whether registers have room for only one gradient of 64 rows.
+    /// Whether a warpgroup has registers for only one gradient of 64 rows.
     fn is_wide(self) -> bool {
-        self.head_dim > 128
+        FlashAttention::is_wide(self.head_dim)
     }
 
     /// The variants of the forward pass. A KV cache is not split.

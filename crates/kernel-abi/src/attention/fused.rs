@@ -209,6 +209,9 @@ pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
 
+/// Rows of a warp of the entries without `wgmma`.
+pub const WARP_ROWS: u32 = 16;
+
 /// The box of the tensor map of a split operand: columns, and rows.
 pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
 
@@ -240,12 +243,42 @@ pub struct FlashAttention {
 }
 
 impl FlashAttention {
+    /// The kernels for operands in `dtype`: bf16, or else f32.
+    pub const fn for_dtype(dtype: DType) -> &'static Self {
+        match dtype {
+            DType::Bf16 => &FLASH_ATTENTION_BF16,
+            _ => &FLASH_ATTENTION_F32,
+        }
+    }
+
+    /// Whether heads are wide. A block of the backward pass then has registers for only one of the
+    /// gradients of k and v.
+    pub const fn is_wide(head_dim: u32) -> bool {
+        head_dim > 128
+    }
+
     /// Rows of a block of the entry without `wgmma` for heads of at most `max_head_dim` elements,
-    /// one warp for each 16. Targets without tensor cores have shared memory for 32 rows of 512
-    /// bytes.
+    /// [`WARP_ROWS`] for each warp. Targets without tensor cores have shared memory for 32 rows of
+    /// 512 bytes.
     pub const fn block_rows(&self, max_head_dim: u32, has_tensor_cores: bool) -> u32 {
-        let wide = matches!(self.dtype, DType::F32) || max_head_dim > 128;
-        if wide && !has_tensor_cores { 32 } else { 64 }
+        let long = self.has_long_rows(max_head_dim);
+        if long && !has_tensor_cores { 2 * WARP_ROWS } else { 4 * WARP_ROWS }
+    }
+
+    /// Threads of a block of [`Self::block_rows`] rows.
+    pub const fn block_threads(&self, max_head_dim: u32, has_tensor_cores: bool) -> u32 {
+        self.block_rows(max_head_dim, has_tensor_cores) / WARP_ROWS * 32
+    }
+
+    /// Whether tiles of the entry without `wgmma` may have rows of more than 256 bytes. They need
+    /// more shared memory than a kernel can declare.
+    pub const fn has_long_rows(&self, max_head_dim: u32) -> bool {
+        matches!(self.dtype, DType::F32) || Self::is_wide(max_head_dim)
+    }
+
+    /// Whether there are entries for capped scores.
+    pub const fn has_capped_entries(&self) -> bool {
+        matches!(self.dtype, DType::Bf16)
     }
 
     /// The index of the first entry for capped scores in bf16.
@@ -255,14 +288,13 @@ impl FlashAttention {
 
     /// Keys of a block of the `wgmma` entry of [`Self::grad_kv`] for heads of `head_dim` elements.
     pub const fn wgmma_keys(head_dim: u32) -> u32 {
-        if head_dim > 128 { WGMMA_ROWS / 2 } else { WGMMA_ROWS }
+        if Self::is_wide(head_dim) { WGMMA_ROWS / 2 } else { WGMMA_ROWS }
     }
 
     /// Whether separate blocks compute the gradients of k (z = 0) and v (z = 1) in the entry of
-    /// [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim` elements. Above 128
-    /// elements, a block has too few registers for both.
+    /// [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim` elements.
     pub const fn separates_grad_kv(max_head_dim: u32) -> bool {
-        max_head_dim > 128
+        Self::is_wide(max_head_dim)
     }
 }
 

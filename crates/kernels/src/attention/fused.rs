@@ -48,7 +48,8 @@ pub(super) fn dispatch(
         None => {
             let has_tensor_cores = features.bf16_mma && features.cp_async;
             let rows = family.block_rows(*max_head_dim, has_tensor_cores);
-            (*kernel.entries.get(first + by_width)?, rows, rows * 2, 0)
+            let threads = family.block_threads(*max_head_dim, has_tensor_cores);
+            (*kernel.entries.get(first + by_width)?, rows, threads, 0)
         }
     };
     let separates =
@@ -64,7 +65,7 @@ pub(super) fn dispatch(
 
 /// Whether fused attention with operands in `dtype` supports a cap of the scores.
 pub fn supports_softcap(dtype: DType) -> bool {
-    dtype == DType::Bf16
+    FlashAttention::for_dtype(dtype).has_capped_entries()
 }
 
 /// Returns the cap of the scores for a kernel with operands in `dtype`: 0 for none.
@@ -85,10 +86,8 @@ impl AttentionShape {
     /// Whether fused attention supports this head_dim for operands in `dtype` (f32 or bf16): whole
     /// vectors of 16 bytes, at most 128 elements in f32 and 256 in bf16. Capped scores need bf16.
     pub fn can_be_fused(self, dtype: DType) -> bool {
-        let (family, vector) = match dtype {
-            DType::Bf16 => (&abi::FLASH_ATTENTION_BF16, 8),
-            _ => (&abi::FLASH_ATTENTION_F32, 4),
-        };
+        let family = FlashAttention::for_dtype(dtype);
+        let vector = if family.dtype == DType::Bf16 { 8 } else { 4 };
         let widest = family.max_head_dims.iter().max().copied().unwrap_or(0) as usize;
         self.head_dim.is_multiple_of(vector) && self.head_dim <= widest
     }
