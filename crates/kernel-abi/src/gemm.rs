@@ -22,7 +22,7 @@ pub use skinny::{
     SkinnyParameters,
 };
 pub use split::{
-    SPLIT, SPLIT_ENTRIES, SPLIT_MAX_TERMS, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD,
+    SPLIT, SPLIT_ENTRIES, SPLIT_LOG2_MAX, SPLIT_MAX_TERMS, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD,
     SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries, SplitParameters,
     SplitScaleParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };

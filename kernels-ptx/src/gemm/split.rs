@@ -7,15 +7,15 @@
 //! per thread in registers; the others load or compute a row twice.
 //!
 //! Infinity and NaN become NaN in both terms and do not affect the scale of their row. Subnormal
-//! elements do not affect it either; they, and elements whose product with the factor exceeds
+//! elements do not affect it either; they, and elements whose product with the column scale exceeds
 //! 2^141, are clamped to the range of f16.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
 
 use retrograph_kernel_abi::F16;
 use retrograph_kernel_abi::gemm::{
-    SPLIT_ENTRIES, SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries,
-    SplitParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
+    SPLIT_ENTRIES, SPLIT_LOG2_MAX, SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES,
+    SplitEntries, SplitParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -30,8 +30,8 @@ use crate::primitives::sigmoid;
 const GROUP: u32 = 8;
 /// The biased exponent of 1.
 const ONE: u32 = 127;
-/// The biased exponent of 2^14: the largest element of a row is scaled to between 2^14 and 2^15.
-const TOP: u32 = ONE + 14;
+/// The biased exponent of the largest element of a scaled row.
+const TOP: u32 = ONE + SPLIT_LOG2_MAX;
 /// The largest f16.
 const LARGEST: f32 = 65504.0;
 
@@ -305,7 +305,7 @@ impl<'k> SplitRow<'k> {
         largest: Value<'k, u32>,
     ) -> Value<'k, u32> {
         let sums = group.iter().zip(self.column_scales(column));
-        sums.map(|(value, factor)| exponent_sum(value.get(), factor))
+        sums.map(|(value, column_scale)| exponent_sum(value.get(), column_scale))
             .fold(largest, |largest, sum| largest.max(sum))
     }
 
@@ -328,8 +328,9 @@ impl<'k> SplitRow<'k> {
         largest: Value<'k, u32>,
     ) {
         let elements = group.iter().zip(self.column_scales(column));
-        let terms: Vec<_> =
-            elements.map(|(value, factor)| split(value.get(), factor, largest)).collect();
+        let terms: Vec<_> = elements
+            .map(|(value, column_scale)| split(value.get(), column_scale, largest))
+            .collect();
         let store = |term: usize, to: Ptr<'k, u32>| {
             let word = |at: usize| f16::pack(target, [terms[at][term], terms[at + 1][term]]);
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
@@ -342,11 +343,11 @@ impl<'k> SplitRow<'k> {
     }
 }
 
-/// The sum of the biased exponents of an element and its factor; 0 for 0, infinities and NaN.
-fn exponent_sum<'k>(value: Value<'k, f32>, factor: Value<'k, u32>) -> Value<'k, u32> {
+/// The sum of the biased exponents of an element and its column scale; 0 for 0, infinities and NaN.
+fn exponent_sum<'k>(value: Value<'k, f32>, column_scale: Value<'k, u32>) -> Value<'k, u32> {
     let exponent = exponent(value.bits());
     let counts = exponent.gt(0) & exponent.lt(255);
-    counts.select(exponent + self::exponent(factor), 0)
+    counts.select(exponent + self::exponent(column_scale), 0)
 }
 
 /// The biased exponent of a float with these bits.
@@ -358,11 +359,11 @@ fn exponent(bits: Value<'_, u32>) -> Value<'_, u32> {
 /// its row.
 fn split<'k>(
     value: Value<'k, f32>,
-    factor: Value<'k, u32>,
+    column_scale: Value<'k, u32>,
     largest: Value<'k, u32>,
 ) -> [Value<'k, f32>; 2] {
-    // The factor divided by the scale. The reciprocal of the scale alone may be out of range.
-    let shifted = (exponent(factor) + (TOP + ONE)).max(largest + 1) - largest;
+    // The column scale divided by the scale of the row, whose reciprocal alone may be out of range.
+    let shifted = (exponent(column_scale) + (TOP + ONE)).max(largest + 1) - largest;
     let scaled = value * Value::<f32>::from_bits(shifted.min(254) << 23);
     let finite = exponent(value.bits()).lt(255);
     let scaled = finite.select(scaled.max(-LARGEST).min(LARGEST), f32::NAN);

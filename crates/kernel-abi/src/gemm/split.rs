@@ -2,8 +2,9 @@
 //!
 //! Row i of a split matrix is `scale[i] · (hi[i] + lo[i])`: `hi` is the row divided by its scale
 //! and rounded to f16, and `lo` is the remainder rounded to f16. The scale is a power of two. It
-//! brings the largest element of the row between 2^14 and 2^15, so splitting an element loses at
-//! most 2^-23 of it or 2^-39 of the largest element of its row, whichever is larger.
+//! brings the largest element of the row between 2^14 and 2^15 ([`SPLIT_LOG2_MAX`]), so splitting
+//! an element loses at most 2^-23 of it or 2^-39 of the largest element of its row, whichever is
+//! larger.
 //!
 //! Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
 //! surpassing the FP32 theoretical peak performance", arXiv 2203.03341, with a scale for each row.
@@ -13,6 +14,9 @@ use crate::{F16, Signature};
 
 /// The maximum number of terms of a split matrix: the hi plane, followed by the lo plane.
 pub const SPLIT_MAX_TERMS: u32 = 2;
+
+/// The exponent of the largest element of a row after scaling: it is between 2^14 and 2^15.
+pub const SPLIT_LOG2_MAX: u32 = 14;
 
 parameters! {
     /// The parameters of [`SPLIT`].

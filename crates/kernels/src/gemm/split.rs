@@ -2,7 +2,7 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use retrograph_kernel_abi::gemm::{self as abi, SPLIT_MAX_TERMS, SplitEntries};
+use retrograph_kernel_abi::gemm::{self as abi, SPLIT_LOG2_MAX, SPLIT_MAX_TERMS, SplitEntries};
 
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
@@ -109,8 +109,8 @@ pub fn split_rows(values: &[f32], columns: usize, terms: &mut [f16]) -> Result<V
     for (row, hi) in (0..).zip(hi.chunks_mut(columns)) {
         let values = &values[row * columns..][..hi.len()];
         let largest = values.iter().map(|value| exponent(*value)).filter(|found| *found < 255);
-        // Scales the largest element to between 2^14 and 2^15, if that scale is a normal number.
-        let shift = largest.max().unwrap_or(0).clamp(15, 254) - 14;
+        // The biased exponent of the scale, which must be a normal number.
+        let shift = largest.max().unwrap_or(0).clamp(SPLIT_LOG2_MAX + 1, 254) - SPLIT_LOG2_MAX;
         let factor = f32::from_bits((254 - shift).max(1) << 23);
         for (scaled, value) in scaled.iter_mut().zip(values) {
             *scaled = if value.is_finite() { value * factor } else { NAN };

@@ -13,6 +13,7 @@
 //! from zero, the small products first, and then added to the accumulators in f32, rounded to
 //! nearest.
 
+use retrograph_kernel_abi::gemm::SPLIT_LOG2_MAX;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, Ptr, ScaleD, Value, Var};
 
@@ -28,9 +29,8 @@ use crate::primitives::wgmma::SPLIT_PRODUCTS;
 const MAGNITUDE: u32 = 0x7fff_ffff;
 /// The exponent bits of an f32.
 const EXPONENT: u32 = 0x7f80_0000;
-/// The exponent bits of 2¹⁴ as a factor: rows are scaled so that their largest element is below
-/// 2¹⁵.
-const TOP: u32 = 14 << 23;
+/// The largest element of a row has this exponent after scaling, as a difference of exponent bits.
+const TOP: u32 = SPLIT_LOG2_MAX << 23;
 /// The sum of the exponent bits of a power of two and of its reciprocal.
 const RECIPROCAL: u32 = 254 << 23;
 
