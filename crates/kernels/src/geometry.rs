@@ -11,6 +11,10 @@ pub(crate) const MAX_GRID_X: usize = 0x7fff_ffff;
 /// The largest y and z extent of a grid.
 pub(crate) const MAX_GRID_YZ: usize = 65_535;
 
+/// The largest extent of the operands of a matrix product, so that indices past the end of a padded
+/// tile fit in 32 bits.
+pub(crate) const MAX_EXTENT: usize = 0x7fff_ffff;
+
 /// SMs of the H100 and H200. Grids are chosen for them on every device, so that the order of sums
 /// does not depend on the number of SMs.
 pub(crate) const SMS: u32 = 132;

@@ -253,7 +253,7 @@ impl<B: Copy> DecodeAttention<B> {
 }
 
 impl<B: Copy> QkvProjection<B> {
-    /// Checks the projection `name` with its LoRA update, whose rank and factor are given.
+    /// Checks the projection `name` with its LoRA update, whose rank and scale are given.
     fn check(
         self,
         check: Check,

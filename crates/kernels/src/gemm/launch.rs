@@ -8,7 +8,7 @@ use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, GemmFlags, GemmImage, GemmParameters, GemmSquaresParameters,
     GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters,
-    TENSOR_MAP_BOX,
+    WGMMA_BLOCK_K,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -18,16 +18,13 @@ use super::operand::{GemmSizes, Operand};
 use super::split::SplitMatrix;
 use super::tensor_map::tensor_map;
 use crate::checks::Check;
-use crate::geometry::MAX_GRID_YZ;
+use crate::geometry::{MAX_EXTENT, MAX_GRID_YZ};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
 /// Split-K lengths of split operands are a multiple of this, the stage length of their kernels.
-pub(super) const SPLIT_K_UNIT: usize = TENSOR_MAP_BOX[0] as usize;
-
-/// The maximum m, n and k, so that indices of padded tiles fit in 32 bits.
-const MAX_EXTENT: usize = 0x7fff_ffff;
+pub(super) const SPLIT_K_UNIT: usize = WGMMA_BLOCK_K as usize;
 
 /// The operands of an added product, contiguous and in the layouts of the first product.
 #[derive(Clone, Copy)]

@@ -23,6 +23,7 @@ pub use retrograph_kernel_abi::gemm::SkinnyForm;
 use super::GemmShape;
 use crate::checks::Check;
 use crate::gemv::prefetched;
+use crate::geometry::MAX_EXTENT;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 use dispatch::dispatch;
@@ -140,9 +141,6 @@ struct Layer<B> {
     y: Option<Pointer<B, Any>>,
     y_len: usize,
 }
-
-/// The maximum inputs and outputs, so that indices in the kernel do not overflow.
-const MAX_EXTENT: usize = (1 << 31) - 1;
 
 impl<B: Copy> Operands<B> {
     fn launch(self) -> Result<Launch<B>, KernelError> {

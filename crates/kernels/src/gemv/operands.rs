@@ -10,11 +10,9 @@ use retrograph_kernel_abi::nf4::Nf4Scales;
 use super::kernels::{GEMV, GEMV_BF16, GEMV_NF4};
 use super::problem::GemvProblem;
 use crate::checks::Check;
+use crate::geometry::MAX_EXTENT;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
-
-/// The largest extent. The end of a step that starts within it has a 32-bit index.
-const MAX_EXTENT: usize = 0x7fff_ffff;
 
 /// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.
 ///

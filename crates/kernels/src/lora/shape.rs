@@ -46,7 +46,7 @@ impl LoraShape {
 }
 
 /// The most rows: kernels advance rows in steps, and the index must not wrap around.
-const MAX_ROWS: usize = 1 << 31;
+pub(super) const MAX_ROWS: usize = 1 << 31;
 /// The widest rows: 128 columns for each block in y.
 const MAX_WIDTH: usize = MAX_GRID_YZ * abi::grad::COLUMNS as usize;
 

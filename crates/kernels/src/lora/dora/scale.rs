@@ -5,6 +5,7 @@ use retrograph_kernel_abi::lora::dora::{self as abi, scale as geometry};
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
 use crate::launch::{ArgumentTypes, Pointer};
+use crate::lora::shape::MAX_ROWS;
 use crate::{
     DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, SmTarget, TensorView, View,
 };
@@ -18,8 +19,6 @@ pub static DORA_SCALE: Kernel = Kernel::new("dora_scale", &abi::SCALE, |problem,
 pub static DORA_SCALE_BACKWARD: Kernel =
     Kernel::new("dora_scale_backward", &abi::SCALE_BACKWARD, dispatch_backward);
 
-/// The most rows: the kernels advance rows in steps, and the index must not wrap around.
-const MAX_ROWS: usize = 1 << 31;
 /// The most columns: 128 for each block in y.
 const MAX_COLUMNS: usize = MAX_GRID_YZ * geometry::COLUMNS as usize;
 
