@@ -29,8 +29,8 @@ mod norm;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemv::{
-    BLOCK_WARPS as WARPS, GEMV, GEMV_BF16, GEMV_NF4, GemvFlags, GemvForm, GemvKernel, SPLITS,
-    WARP_ROWS,
+    BLOCK_WARPS as WARPS, GEMV, GEMV_BF16, GEMV_NF4, GemvFlags, GemvForm, GemvKernel,
+    MIN_BLOCKS_PER_SM, SPLITS, WARP_ROWS,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
@@ -80,18 +80,10 @@ struct Config {
     split: u32,
 }
 
-impl Config {
-    /// Outputs of a tile; a gated output takes two rows.
-    fn outputs(self) -> u32 {
-        if self.variant == GemvForm::Gated { ROWS as u32 / 2 } else { ROWS as u32 }
-    }
-}
-
 fn entry(name: &str, config: Config) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        // The launch geometry relies on this occupancy for S = 1.
-        k.min_blocks(3);
+        k.min_blocks(MIN_BLOCKS_PER_SM);
         let matrices = Matrices::declare(k, config);
         pdl::launch_dependents(k, config.target);
         matrices.fill_tables();
@@ -137,7 +129,7 @@ impl<'k> WarpLoop<'k> {
         let tile = matrices.tile(tile_index);
         let lane = k.lane();
         let output = tile.first + lane;
-        let writes = (k.warp() & (config.split - 1)).eq(0) & lane.lt(config.outputs());
+        let writes = (k.warp() & (config.split - 1)).eq(0) & lane.lt(config.variant.tile_outputs());
         let writes = writes & output.lt(tile.outputs) & tile_index.lt(matrices.tiles);
         // Loads bias and previous y during the products.
         let addends = [(); 3].map(|()| k.var(0.0f32));

@@ -28,7 +28,7 @@ pub use split::{
 };
 pub use tile::{
     CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4,
-    SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
+    SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K, WGMMA_TF32X3_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};

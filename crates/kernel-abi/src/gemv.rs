@@ -14,6 +14,8 @@ use crate::{DType, Signature};
 pub const WARP_ROWS: u32 = 4;
 /// Warps of a block.
 pub const BLOCK_WARPS: u32 = 8;
+/// Minimum blocks per SM. Launches without a split have at most this many.
+pub const MIN_BLOCKS_PER_SM: u32 = 3;
 /// Numbers of warps that share the rows of a tile, in the order of the entries of a form.
 pub const SPLITS: [u32; 4] = [1, 2, 4, 8];
 
@@ -39,6 +41,14 @@ pub enum GemvForm {
 impl GemvForm {
     /// In the order of the entries of a kernel.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Norm, Self::Gated];
+
+    /// Outputs of a tile of [`WARP_ROWS`] rows. A gated output takes two rows.
+    pub const fn tile_outputs(self) -> u32 {
+        match self {
+            Self::Plain | Self::Norm => WARP_ROWS,
+            Self::Gated => WARP_ROWS / 2,
+        }
+    }
 }
 
 /// A kernel for weights of one type.

@@ -206,6 +206,8 @@ pub mod grad {
     pub const RANKS: u32 = 16;
     /// Threads of a block.
     pub const THREADS: u32 = 128;
+    /// Rows of a block in flight. Splits have a multiple of them.
+    pub const ROWS_IN_FLIGHT: u32 = 32;
 
     use super::LoraMatrix;
 

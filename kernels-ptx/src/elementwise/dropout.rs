@@ -20,11 +20,8 @@ use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
 use crate::primitives::parameters::Declarations;
-use crate::primitives::philox::philox;
+use crate::primitives::philox::{DROPOUT_DOMAIN, philox};
 use crate::primitives::vec4::{Vec4, aligned};
-
-/// The last word of the counter. Each kernel that uses Philox has its own.
-const DOMAIN: u32 = 1;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -41,8 +38,8 @@ fn entry() -> Entry {
         // Compares vec4 counts: four times the last thread may exceed 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
         let vec4 = Vec4::new(index * 4, n, aligned(&[x, out]));
-        let words =
-            philox([index, step.load(0), sequence, k.constant(DOMAIN)], [seed_low, seed_high]);
+        let counter = [index, step.load(0), sequence, k.constant(DROPOUT_DOMAIN)];
+        let words = philox(counter, [seed_low, seed_high]);
         let values = vec4.load(x);
         let kept = [0, 1, 2, 3].map(|i| {
             let value: retrograph_ptx::build::Value<'_, f32> = values[i] * scale;

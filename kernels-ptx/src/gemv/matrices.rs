@@ -117,7 +117,7 @@ impl<'k> Matrices<'k> {
         let (mut starts, mut tiles) = (Vec::new(), k.constant(0u32));
         for matrix in &all[..used] {
             starts.push(tiles);
-            let outputs = config.outputs();
+            let outputs = config.variant.tile_outputs();
             tiles = tiles + ((matrix.outputs + (outputs - 1)) >> outputs.ilog2());
         }
         Self {
@@ -162,7 +162,7 @@ impl<'k> Matrices<'k> {
             let selected = of_matrix.map(|(nf4, before)| nf4.select(reached, before));
             scales = selected.or(scales);
         }
-        let first = (tile_index - start) << config.outputs().ilog2();
+        let first = (tile_index - start) << config.variant.tile_outputs().ilog2();
         let is_f32 = starts.get(MAX_LAYERS).map(|start| tile_index.ge(*start));
         let is_f32 = is_f32.filter(|_| config.dtype != DType::F32);
         let gated = config.variant == GemvForm::Gated;

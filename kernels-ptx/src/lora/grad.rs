@@ -7,7 +7,9 @@
 //!
 //! Deterministic: a warp adds its rows in ascending order, and the four warps are added in order.
 
-use retrograph_kernel_abi::lora::grad::{self, COLUMNS, THREADS};
+use retrograph_kernel_abi::lora::grad::{
+    self, COLUMNS, ROWS_IN_FLIGHT as BLOCK_ROWS_IN_FLIGHT, THREADS,
+};
 use retrograph_kernel_abi::lora::{GradParameters, LoraMatrix};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
@@ -25,9 +27,7 @@ const T_TILE: SmemTile = SmemTile::f32([TILE_ROWS, RANK_TILE], 0);
 const SUMS: SmemTile = SmemTile::f32([RANK_TILE, COLUMNS], 4);
 const WARPS: u32 = THREADS / 32;
 /// Rows of a warp in flight.
-const ROWS_IN_FLIGHT: u32 = 8;
-/// Rows of a block in flight.
-const BLOCK_ROWS_IN_FLIGHT: u32 = ROWS_IN_FLIGHT * WARPS;
+const ROWS_IN_FLIGHT: u32 = BLOCK_ROWS_IN_FLIGHT / WARPS;
 
 pub(super) fn entry(factor: LoraMatrix) -> Entry {
     Kernel::build(grad::entry(factor), |k| {

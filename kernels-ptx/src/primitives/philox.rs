@@ -2,6 +2,11 @@
 
 use retrograph_ptx::build::Value;
 
+/// The last word of the counter in sampling.
+pub(crate) const SAMPLING_DOMAIN: u32 = 0;
+/// The last word of the counter in dropout, so that its random numbers are not those of sampling.
+pub(crate) const DROPOUT_DOMAIN: u32 = 1;
+
 /// The factors of the first and the third word.
 const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// The increment of the key after each round.

@@ -9,7 +9,7 @@ use retrograph_ptx::build::{Kernel, Value, Var};
 use super::weights::key;
 use super::{Sampling, for_each_chunk_vec4};
 use crate::primitives::parameters::Declarations;
-use crate::primitives::philox::{gumbel, philox};
+use crate::primitives::philox::{SAMPLING_DOMAIN, gumbel, philox};
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// The entry `sample_draw`.
@@ -30,9 +30,9 @@ pub(super) fn entry() -> Entry {
             let z = vec4.load(adjusted);
             let scores = z.map(|z| k.var(z));
             k.when(random, || {
-                let zero = k.constant(0);
-                let words =
-                    philox([first >> 2, sampling_params.draw, zero, zero], sampling_params.seed);
+                let (sequence, domain) = (k.constant(0), k.constant(SAMPLING_DOMAIN));
+                let counter = [first >> 2, sampling_params.draw, sequence, domain];
+                let words = philox(counter, sampling_params.seed);
                 for ((score, z), word) in scores.iter().zip(z).zip(words) {
                     let noisy = (z - max) / sampling_params.temperature + gumbel(word);
                     score.set(key(z).ge(threshold).select(noisy, f32::NEG_INFINITY));

@@ -102,7 +102,7 @@ impl TileConfig {
     }
 
     const fn tf32x3(shape: [u32; 2], warps: [u32; 2], min_blocks_per_sm: u32) -> Self {
-        let stages = [[32, 4], [32, 2], [16, 2]];
+        let stages = [[WGMMA_TF32X3_BLOCK_K, 4], [32, 2], [16, 2]];
         let mainloop =
             Mainloop::Multistage { warps, stages, wgmma_stages: 0, wgmma_producers: 128 };
         Self { shape, mainloop, min_blocks_per_sm }
@@ -190,6 +190,8 @@ impl TileConfig {
 
 /// Contraction length per stage with `wgmma` on bf16 and split f16.
 pub const WGMMA_BLOCK_K: u32 = 64;
+/// Contraction length per stage with `wgmma` in `tf32x3`.
+pub const WGMMA_TF32X3_BLOCK_K: u32 = 32;
 
 /// Tiles of f32 products: SIMT tiles, and multistage tiles that compute three tf32 products per f32
 /// product (`tf32x3`), or fused multiply-adds on targets without tf32 tensor cores.

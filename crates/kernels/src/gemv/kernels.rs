@@ -1,7 +1,7 @@
 //! The kernels of matrix-vector products, and their launch geometry.
 
 use retrograph_kernel_abi::gemv::{
-    self as abi, BLOCK_WARPS, GemvForm, GemvKernel, SPLITS, WARP_ROWS, vector_len,
+    self as abi, BLOCK_WARPS, GemvForm, GemvKernel, MIN_BLOCKS_PER_SM, SPLITS, vector_len,
 };
 
 use super::problem::GemvProblem;
@@ -43,8 +43,8 @@ fn min_warps(dtype: DType, split: u32) -> [u32; 2] {
     }
 }
 
-/// The most blocks of a launch without a split: three on each SM.
-const MAX_BLOCKS: u32 = 3 * SMS;
+/// The most blocks of a launch without a split.
+const MAX_BLOCKS: u32 = MIN_BLOCKS_PER_SM * SMS;
 
 /// Splits each row among the fewest warps that keep memory busy. Without a split, each block loops
 /// over equally many tiles. The choice depends only on the sizes; its constants were measured on
@@ -52,12 +52,9 @@ const MAX_BLOCKS: u32 = 3 * SMS;
 fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     let GemvProblem { inputs, outputs, lora_ranks, form } = *problem;
     // The two layers of the gated form interleave their rows.
-    let (layers, tile_outputs) = match form {
-        GemvForm::Gated => (1, WARP_ROWS / 2),
-        _ => (outputs.len(), WARP_ROWS),
-    };
+    let layers = if form == GemvForm::Gated { 1 } else { outputs.len() };
     let ranks = if form == GemvForm::Gated { &[][..] } else { &lora_ranks[..] };
-    let tiles = outputs[..layers].iter().chain(ranks).map(|it| it.div_ceil(tile_outputs));
+    let tiles = outputs[..layers].iter().chain(ranks).map(|it| it.div_ceil(form.tile_outputs()));
     let tiles = tiles.fold(0, u32::saturating_add);
     let loops = tiles >= MIN_LOOP_TILES * MAX_BLOCKS * BLOCK_WARPS;
     let enough = |split: u32| {
@@ -134,7 +131,7 @@ mod tests {
         let ranked = GemvProblem { lora_ranks: [16, 16, 0], ..plain(1536, 256) };
         for form in [GemvForm::Plain, GemvForm::Norm] {
             let (blocks, split) = geometry(GemvProblem { form, ..ranked });
-            assert!(blocks * BLOCK_WARPS / split * WARP_ROWS >= 256 + 32);
+            assert!(blocks * BLOCK_WARPS / split * abi::WARP_ROWS >= 256 + 32);
         }
         let gated =
             GemvProblem { form: GemvForm::Gated, outputs: [8960, 8960, 0], ..plain(1536, 0) };

@@ -15,8 +15,8 @@ pub static LORA_GRAD: Kernel = Kernel::new("lora_grad", &abi::GRAD, dispatch);
 const BLOCK_COLUMNS: usize = geometry::COLUMNS as usize;
 /// Ranks of a block.
 const BLOCK_RANKS: usize = geometry::RANKS as usize;
-/// Rows that the warps of a block load at once.
-const STAGE_ROWS: usize = 32;
+/// Rows of a block in flight.
+const STAGE_ROWS: usize = geometry::ROWS_IN_FLIGHT as usize;
 /// Three blocks on each SM.
 const MIN_BLOCKS: usize = 3 * SMS as usize;
 /// The most splits.

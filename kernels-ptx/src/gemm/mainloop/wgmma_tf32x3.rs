@@ -24,6 +24,7 @@
 
 mod producer;
 
+use retrograph_kernel_abi::gemm::WGMMA_TF32X3_BLOCK_K;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, Value, Var};
 
@@ -41,7 +42,8 @@ use crate::primitives::wgmma::{ROWS, WARPGROUP_THREADS as WARPGROUP};
 use producer::Producer;
 
 /// Elements of a stage along K: a line of shared memory.
-pub(in crate::gemm) const TILE_K: u32 = LINE_WORDS;
+pub(in crate::gemm) const TILE_K: u32 = WGMMA_TF32X3_BLOCK_K;
+const _: () = assert!(TILE_K == LINE_WORDS, "a stage is a line of shared memory");
 /// Stages in shared memory.
 pub(in crate::gemm) const STAGES: u32 = 4;
 /// Threads per producer group, and number of groups. They follow the consumer threads of the block.
