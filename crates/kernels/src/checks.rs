@@ -72,7 +72,13 @@ impl Check {
     /// Checks that a constant is finite and positive.
     pub(crate) fn positive(self, operand: &'static str, value: f32) -> Result<(), KernelError> {
         let holds = value.is_finite() && value > 0.0;
-        self.constant(operand, value, holds, "finite and more than 0")
+        self.constant(operand, value, holds, "finite and above 0")
+    }
+
+    /// Checks that a constant is finite and not negative.
+    pub(crate) fn not_negative(self, operand: &'static str, value: f32) -> Result<(), KernelError> {
+        let holds = value.is_finite() && value >= 0.0;
+        self.constant(operand, value, holds, "finite and not negative")
     }
 
     /// Returns the cap for a kernel: 0 for none.

@@ -89,7 +89,7 @@ impl<B> From<View<B, f32>> for QkvProjection<B> {
 pub struct QkNormRope<B> {
     /// `[head_dim]` each, read: the gains of the RMSNorm of each query head and key head.
     pub gammas: [Option<View<B, f32>>; 2],
-    /// Added to the mean of squares.
+    /// Added to the mean of squares; finite and not negative.
     pub eps: f32,
     /// `[positions, head_dim ÷ 2]` each, read: cosines and sines of
     /// [`rope_tables`](crate::rope::rope_tables).
@@ -282,13 +282,13 @@ impl<B: Copy> QkNormRope<B> {
     fn check(self, check: Check, head_dim: usize) -> Result<(), KernelError> {
         let Self { gammas, eps, tables: [cos, sin], positions } = self;
         for gamma in gammas.into_iter().flatten() {
-            check.length("gamma", gamma, head_dim)?;
+            check.length("gammas", gamma, head_dim)?;
         }
-        check.constant("eps", eps, eps >= 0.0, "not negative")?;
+        check.not_negative("eps", eps)?;
         check.rule(positions > 0, "the tables must have a position", positions)?;
         let angles = check.product("positions × pairs", &[positions, head_dim / 2])?;
-        check.length("cos", cos, angles)?;
-        check.length("sin", sin, angles)
+        check.length("tables", cos, angles)?;
+        check.length("tables", sin, angles)
     }
 }
 

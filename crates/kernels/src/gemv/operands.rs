@@ -12,7 +12,7 @@ use super::problem::GemvProblem;
 use crate::checks::Check;
 use crate::geometry::MAX_EXTENT;
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
+use crate::{DType, KernelError, Launch, Problem, TensorView, View};
 
 /// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.
 ///
@@ -22,7 +22,7 @@ use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 pub struct NormPrologue<B> {
     /// `[inputs]`, read.
     pub gamma: View<B, f32>,
-    /// Added to the mean of squares; not negative.
+    /// Added to the mean of squares; finite and not negative.
     pub eps: f32,
 }
 
@@ -72,11 +72,11 @@ impl<'a, B: Copy> Operands<'a, B> {
         };
         let check = Check(kernel.name);
         let inputs = check.at_most("inputs", x.len(), MAX_EXTENT)?;
-        let (outputs, lora_ranks) = self.check(check, kernel)?;
+        let (outputs, lora_ranks) = self.check(check)?;
         let vectorized = self.is_vectorized();
         let rule = "x, gamma and matrices in f32 must start at multiples of 16 bytes if w is NF4";
         let holds = vectorized || self.dtype() != DType::Nf4;
-        check.rule(holds, rule, [x.byte_range().start, x.len()])?;
+        check.rule(holds, rule, ())?;
         let (prefetch, prefetch_bytes) = prefetch.map_or((Pointer::null(), 0), prefetched);
         let parameters = GemvParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
@@ -117,7 +117,7 @@ impl<'a, B: Copy> Operands<'a, B> {
     }
 
     /// Checks all lengths and returns the outputs of each matrix.
-    fn check(self, check: Check, kernel: &Kernel) -> Result<Outputs, KernelError> {
+    fn check(self, check: Check) -> Result<Outputs, KernelError> {
         let Self { x, norm, layers, lora_a, .. } = self;
         let counts = [layers.len(), lora_a.len()];
         let fits = (1..=GEMV_MAX_LAYERS).contains(&counts[0]) && counts[1] <= GEMV_MAX_LAYERS;
@@ -130,8 +130,8 @@ impl<'a, B: Copy> Operands<'a, B> {
         check.rule(lora_a.is_empty() || self.dtype() != DType::Nf4, rule, counts)?;
         if let Some(NormPrologue { gamma, eps }) = norm {
             check.length("gamma", gamma, x.len())?;
-            check.constant("eps", eps, eps >= 0.0, "not negative")?;
-            check.rule(!x.is_empty(), "a norm needs at least one element", [x.len(), 1])?;
+            check.not_negative("eps", eps)?;
+            check.rule(!x.is_empty(), "a norm needs at least one element", x.len())?;
         }
         let (mut outputs, mut lora_ranks) = ([0; GEMV_MAX_LAYERS], [0; GEMV_MAX_LAYERS]);
         for (size, GemvLayer { w, bias, y }) in outputs.iter_mut().zip(layers) {
@@ -142,8 +142,7 @@ impl<'a, B: Copy> Operands<'a, B> {
                 nf4.check(check, &[x.len()])?;
             }
             let rule = "all layers of a launch must have weights of one type";
-            let same = w.dtype() == self.dtype();
-            check.rule(same, rule, [layers.len(), kernel.entries.len()])?;
+            check.rule(w.dtype() == self.dtype(), rule, ())?;
             if let Some(bias) = bias {
                 check.length("bias", *bias, y.len())?;
             }

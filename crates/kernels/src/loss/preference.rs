@@ -112,21 +112,21 @@ impl<B: Copy> Preference<B> {
         let sequences = check.product("2 · pairs", &[2, pairs])?;
         check.length("ratios", self.ratios, sequences)?;
         check.length("weights", self.weights, sequences)?;
-        let [chosen, rejected] = self.rewards;
-        check.length("chosen", chosen, pairs)?;
-        check.length("rejected", rejected, pairs)?;
+        for rewards in self.rewards {
+            check.length("rewards", rewards, pairs)?;
+        }
         check.length("correct", self.correct, pairs)?;
-        let beta = self.beta.is_finite() && self.beta > 0.0;
-        check.constant("beta", self.beta, beta, "finite and above 0")?;
+        check.positive("beta", self.beta)?;
         let holds = (0.0..0.5).contains(&self.label_smoothing);
         let rule = "at least 0 and below 0.5";
         check.constant("label_smoothing", self.label_smoothing, holds, rule)?;
         let pairs = check.at_most("pairs", pairs, MAX_GRID_X)?;
+        let [chosen, rejected] = self.rewards.map(Pointer::write);
         let parameters = abi::PreferenceParameters::<ArgumentTypes<B>> {
             ratios: Pointer::read(self.ratios),
             losses: Pointer::write(self.losses),
-            chosen: Pointer::write(chosen),
-            rejected: Pointer::write(rejected),
+            chosen,
+            rejected,
             correct: Pointer::write(self.correct),
             weights: Pointer::write(self.weights),
             pairs,

@@ -41,7 +41,7 @@ pub struct RmsNorm<B, O = View<B, f32>> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Added to the mean square; finite and nonnegative.
+    /// Added to the mean of squares; finite and not negative.
     pub eps: f32,
 }
 
@@ -69,8 +69,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
         let y: Output<B> = self.y.into();
         y.check(check, "y", elements)?;
         check.length("rstd", self.rstd, self.rows)?;
-        let holds = self.eps.is_finite() && self.eps >= 0.0;
-        check.constant("eps", self.eps, holds, "finite and not negative")?;
+        check.not_negative("eps", self.eps)?;
         if let Some(ResidualAdd { residual, sum }) = self.residual {
             check.elements("residual", residual.len(), elements)?;
             check.length("sum", sum, elements)?;

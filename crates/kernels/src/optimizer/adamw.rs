@@ -105,23 +105,21 @@ impl<B: Copy> AdamW<'_, B> {
             let holds = (0.0..1.0).contains(&beta);
             check.constant(name, beta as f32, holds, "at least 0 and below 1")?;
         }
-        let decays = self.tensors.iter().map(|tensor| ("weight_decay", tensor.weight_decay));
-        for (name, value) in decays.chain([("eps", self.eps)]) {
-            let holds = value.is_finite() && value >= 0.0;
-            check.constant(name, value, holds, "finite and not negative")?;
+        for tensor in self.tensors {
+            check.not_negative("weight_decay", tensor.weight_decay)?;
         }
-        Ok(())
+        check.not_negative("eps", self.eps)
     }
 
-    /// Returns a row for each chunk: param, grad, first, second, copy, the element count, the bits
-    /// of the decay, and whether the gradient is bf16.
+    /// Returns a row for each chunk: param, grad, exp_avg, exp_avg_sq, copy, the element count, the
+    /// bits of the decay, and whether the gradient is bf16.
     fn table(&self, check: Check) -> Result<Vec<crate::Cell<B>>, KernelError> {
         let mut table = Vec::new();
         for tensor in self.tensors {
             let len = tensor.param.len();
             let (grad, is_bf16) = gradient(check, tensor.grad, len)?;
-            check.length("first", tensor.exp_avg, len)?;
-            check.length("second", tensor.exp_avg_sq, len)?;
+            check.length("exp_avg", tensor.exp_avg, len)?;
+            check.length("exp_avg_sq", tensor.exp_avg_sq, len)?;
             if let Some(copy) = tensor.copy {
                 check.length("copy", copy, len)?;
             }

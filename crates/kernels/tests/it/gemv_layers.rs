@@ -308,6 +308,7 @@ fn incompatible_layers_are_refused() {
     refused(None, &[part, GemvLayer { w: Format::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
     refused(Some(NormPrologue { gamma: y, eps: 0.0 }), &[part]);
     refused(Some(NormPrologue { gamma: x, eps: f32::NAN }), &[part]);
+    refused(Some(NormPrologue { gamma: x, eps: f32::INFINITY }), &[part]);
     refused(None, &[GemvLayer { y: x, ..part }]);
     let codes = [GemvLayer { w: Format::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
     let launch =

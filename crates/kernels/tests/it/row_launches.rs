@@ -279,6 +279,8 @@ fn adamw_checks_its_tensors_and_constants() {
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "copy");
     let decay = [AdamWTensor { weight_decay: f32::INFINITY, ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &decay, ..adamw }.launch()), "weight_decay");
+    let short = [AdamWTensor { exp_avg_sq: view("second", 7), ..adamw.tensors[0] }];
+    assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "exp_avg_sq");
     let schedule = LrSchedule {
         step: View::new("step", 1),
         scalars: view("scalars", 3),
