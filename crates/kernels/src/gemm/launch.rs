@@ -61,6 +61,19 @@ pub(crate) struct Gemm<B> {
 }
 
 impl<B: Copy> Gemm<B> {
+    /// One product of contiguous matrices: a, b and c, each with its number of columns in memory.
+    /// It has no bias and does not accumulate, and alpha is 1.
+    pub(super) fn contiguous(
+        kernels: GemmKernels,
+        compute: DType,
+        operands: [(TensorView<B>, usize); 3],
+        sizes: [usize; 3],
+    ) -> Self {
+        let [a, b, c] = operands.map(|(view, columns)| Operand::contiguous(view, columns));
+        let (sizes, bias, alpha, accumulate) = (GemmSizes::single(sizes), None, 1.0, false);
+        Self { kernels, compute, a, b, c, bias, sizes, alpha, accumulate }
+    }
+
     /// Checks that the kernel can index the operands, and describes the launch.
     pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_with(&[], Vec::new())

@@ -2,9 +2,8 @@
 //!
 //! Weights are `[outputs, inputs]`, as in checkpoints.
 
-use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels, WGRAD_KERNELS};
+use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, WGRAD_KERNELS};
 use super::launch::Gemm;
-use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::tensor::NF4_BLOCK;
 use crate::{DType, KernelError, Launch, TensorView, View};
@@ -47,26 +46,6 @@ impl GemmShape {
         check.elements(x.0, x.1.len(), check.product("rows × inputs", &[rows, inputs])?)?;
         check.elements(w.0, w.1.len(), check.product("outputs × inputs", &[outputs, inputs])?)?;
         check.elements(y.0, y.1.len(), check.product("rows × outputs", &[rows, outputs])?)
-    }
-}
-
-/// One product of contiguous matrices.
-struct Contiguous<B> {
-    kernels: GemmKernels,
-    compute: DType,
-    /// a, b and c, each with its number of columns in memory.
-    operands: [(TensorView<B>, usize); 3],
-    sizes: [usize; 3],
-    alpha: f32,
-    accumulate: bool,
-}
-
-impl<B: Copy> Contiguous<B> {
-    fn launch(self, bias: Option<View<B, f32>>) -> Result<Launch<B>, KernelError> {
-        let Self { kernels, compute, operands, sizes, alpha, accumulate } = self;
-        let [a, b, c] = operands.map(|(view, columns)| Operand::contiguous(view, columns));
-        let sizes = GemmSizes::single(sizes);
-        Gemm { kernels, compute, a, b, c, bias, sizes, alpha, accumulate }.launch()
     }
 }
 
@@ -118,9 +97,8 @@ where
         }
         let GemmShape { rows, inputs, outputs } = shape;
         let operands = [(x, inputs), (w, inputs), (y, outputs)];
-        let sizes = [rows, outputs, inputs];
-        let kernels = FPROP_KERNELS;
-        Contiguous { kernels, compute, operands, sizes, alpha, accumulate }.launch(bias)
+        let product = Gemm::contiguous(FPROP_KERNELS, compute, operands, [rows, outputs, inputs]);
+        Gemm { bias, alpha, accumulate, ..product }.launch()
     }
 }
 
@@ -173,9 +151,8 @@ impl<Y, W, X> Dgrad<Y, W, X> {
         shape.check(Check(DGRAD_KERNELS.name()), named)?;
         let GemmShape { rows, inputs, outputs } = shape;
         let operands = [(grad_out, outputs), (w, inputs), (grad_input, inputs)];
-        let sizes = [rows, inputs, outputs];
-        let kernels = DGRAD_KERNELS;
-        Contiguous { kernels, compute, operands, sizes, alpha, accumulate }.launch(None)
+        let product = Gemm::contiguous(DGRAD_KERNELS, compute, operands, [rows, inputs, outputs]);
+        Gemm { alpha, accumulate, ..product }.launch()
     }
 }
 
@@ -227,8 +204,7 @@ impl<Y, X, W> Wgrad<Y, X, W> {
         shape.check(Check(WGRAD_KERNELS.name()), named)?;
         let GemmShape { rows, inputs, outputs } = shape;
         let operands = [(grad_out, outputs), (x, inputs), (grad_weight, inputs)];
-        let sizes = [outputs, inputs, rows];
-        let kernels = WGRAD_KERNELS;
-        Contiguous { kernels, compute, operands, sizes, alpha, accumulate }.launch(None)
+        let product = Gemm::contiguous(WGRAD_KERNELS, compute, operands, [outputs, inputs, rows]);
+        Gemm { alpha, accumulate, ..product }.launch()
     }
 }

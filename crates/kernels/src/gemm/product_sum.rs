@@ -10,31 +10,10 @@
 use half::bf16;
 use retrograph_kernel_abi::gemm::MAX_ADDED_PRODUCTS;
 
-use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels};
+use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS};
 use super::launch::{AddedProduct, Gemm};
-use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::{DType, KernelError, Launch, TensorView, View};
-
-/// Products of contiguous bf16 matrices with one result.
-struct Sum<B> {
-    kernels: GemmKernels,
-    /// Both operands of the first product and the result, each with its number of columns in
-    /// memory.
-    operands: [(TensorView<B>, usize); 3],
-    sizes: [usize; 3],
-    added: Vec<Option<AddedProduct<B>>>,
-}
-
-impl<B: Copy> Sum<B> {
-    fn launch(self, bias: Option<View<B, f32>>) -> Result<Launch<B>, KernelError> {
-        let Self { kernels, operands, sizes, added } = self;
-        let [a, b, c] = operands.map(|(view, columns)| Operand::contiguous(view, columns));
-        let (compute, sizes) = (DType::Bf16, GemmSizes::single(sizes));
-        let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha: 1.0, accumulate: false };
-        gemm.launch_with(&added, Vec::new())
-    }
-}
 
 /// `y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)`, in bf16.
 ///
@@ -65,7 +44,7 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
     /// If a length does not match, or rows cannot be copied in vectors of 16 bytes.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, rows, inputs, outputs } = self;
-        let (check, kernels, y) = (Check(FPROP_KERNELS.name()), FPROP_KERNELS, y.into());
+        let (check, y) = (Check(FPROP_KERNELS.name()), y.into());
         for ((x, w), inputs) in x.into_iter().zip(w).zip(inputs) {
             check.length("x", x, check.product("rows × inputs", &[rows, inputs])?)?;
             check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
@@ -74,9 +53,10 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
         bias.map_or(Ok(()), |bias| check.length("bias", bias, outputs))?;
         let [k, second_k] = inputs;
         let (a, b) = ((x[1], second_k), (w[1], second_k));
-        let added = vec![Some(AddedProduct { a, b, k: second_k, n: outputs })];
+        let added = AddedProduct { a, b, k: second_k, n: outputs };
         let operands = [(TensorView::Bf16(x[0]), k), (TensorView::Bf16(w[0]), k), (y, outputs)];
-        Sum { kernels, operands, sizes: [rows, outputs, k], added }.launch(bias)
+        let product = Gemm::contiguous(FPROP_KERNELS, DType::Bf16, operands, [rows, outputs, k]);
+        Gemm { bias, ..product }.launch_with(&[Some(added)], Vec::new())
     }
 }
 
@@ -120,8 +100,7 @@ impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
     /// than [`DgradSum::MAX_ADDED`] added products.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { products: (first, added), grad_input, rows, inputs } = self;
-        let (check, kernels) = (Check(DGRAD_KERNELS.name()), DGRAD_KERNELS);
-        let grad_input = grad_input.into();
+        let (check, grad_input) = (Check(DGRAD_KERNELS.name()), grad_input.into());
         for DgradOperands { grad_out, w, outputs } in [&first].into_iter().chain(added) {
             let elements = check.product("rows × outputs", &[rows, *outputs])?;
             check.length("grad_out", *grad_out, elements)?;
@@ -135,6 +114,7 @@ impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
         let [a, b] = [first.grad_out, first.w].map(TensorView::Bf16);
         let operands = [(a, first.outputs), (b, inputs), (grad_input, inputs)];
         let sizes = [rows, inputs, first.outputs];
-        Sum { kernels, operands, sizes, added: added.collect() }.launch(None)
+        let product = Gemm::contiguous(DGRAD_KERNELS, DType::Bf16, operands, sizes);
+        product.launch_with(&added.collect::<Vec<_>>(), Vec::new())
     }
 }

@@ -51,7 +51,7 @@ impl<B: Copy> SplitSwiGlu<B> {
         let parameters = abi::SplitSwiGluParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
-            out: out.map_or(Pointer::null(), Pointer::write),
+            out: Pointer::write_optional(out),
             terms: Pointer::write(split.terms),
             scales: Pointer::write(split.scales),
             rows,
@@ -115,15 +115,14 @@ impl<B: Copy> SplitSwiGluBackward<B> {
         let names = ["the terms of grad_up", "the scales of grad_up"];
         sizes.require_terms(grad_up.split, names)?;
         let (problem, [rows, columns]) = sizes.problem()?;
-        let written = |out: Option<View<B, f32>>| out.map_or(Pointer::null(), Pointer::write);
         let parameters = abi::SplitSwiGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
             grad_out: Pointer::read(grad_out),
             gate_column_scales: Pointer::read_optional(grad_gate.column_scales),
             up_column_scales: Pointer::read_optional(grad_up.column_scales),
-            grad_gate: written(grad_gate.out),
-            grad_up: written(grad_up.out),
+            grad_gate: Pointer::write_optional(grad_gate.out),
+            grad_up: Pointer::write_optional(grad_up.out),
             gate_terms: Pointer::write(grad_gate.split.terms),
             up_terms: Pointer::write(grad_up.split.terms),
             gate_scales: Pointer::write(grad_gate.split.scales),

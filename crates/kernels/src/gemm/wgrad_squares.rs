@@ -6,7 +6,6 @@ use retrograph_kernel_abi::gemm::{GemmSquaresParameters, SQUARES_BLOCK};
 use super::GemmShape;
 use super::kernels::WGRAD_KERNELS;
 use super::launch::Gemm;
-use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, Launch, TensorView, View};
@@ -52,13 +51,11 @@ impl<B: Copy, W: Into<TensorView<B>>> WgradSquares<B, W> {
         shape.check(check, [("x", x), ("grad_weight", grad_weight), ("grad_out", grad_out)])?;
         check.length("squares", squares, WgradSquares::partials(shape))?;
         let GemmShape { rows, inputs, outputs } = shape;
-        let [a, b, c] = [(grad_out, outputs), (x, inputs), (grad_weight, inputs)]
-            .map(|(view, columns)| Operand::contiguous(view, columns));
-        let (sizes, bias) = (GemmSizes::single([outputs, inputs, rows]), None);
-        let (kernels, compute, alpha, accumulate) = (WGRAD_KERNELS, DType::Bf16, 1.0, false);
-        let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha, accumulate };
+        let operands = [(grad_out, outputs), (x, inputs), (grad_weight, inputs)];
+        let sizes = [outputs, inputs, rows];
+        let product = Gemm::contiguous(WGRAD_KERNELS, DType::Bf16, operands, sizes);
         let squares = Pointer::write(squares);
         let further = GemmSquaresParameters::<ArgumentTypes<B>> { squares }.into_arguments();
-        gemm.launch_with(&[], further)
+        product.launch_with(&[], further)
     }
 }

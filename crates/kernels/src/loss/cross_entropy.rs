@@ -1,44 +1,43 @@
 //! Cross-entropy loss and its gradient in one kernel.
 
-use retrograph_kernel_abi::loss as abi;
 pub use retrograph_kernel_abi::loss::IGNORED_TARGET;
+use retrograph_kernel_abi::{RowKernel, loss as abi};
 
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, per_row};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
+use crate::{DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`CrossEntropy`].
 pub static CROSS_ENTROPY: Kernel =
     Kernel::new("cross_entropy", &abi::CROSS_ENTROPY.signature, |problem, _| {
-        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-        Some(per_row(&abi::CROSS_ENTROPY, rows, vocab))
+        dispatch(problem, &abi::CROSS_ENTROPY)
     });
 
 /// Kernel of [`CrossEntropy`] with logits in bf16.
 pub static CROSS_ENTROPY_BF16: Kernel =
     Kernel::new("cross_entropy_bf16", &abi::CROSS_ENTROPY_BF16.signature, |problem, _| {
-        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-        Some(per_row(&abi::CROSS_ENTROPY_BF16, rows, vocab))
+        dispatch(problem, &abi::CROSS_ENTROPY_BF16)
     });
 
 /// Kernel of [`CrossEntropy`] with logits in f32 and a cap.
 pub static CROSS_ENTROPY_SOFTCAP: Kernel =
     Kernel::new("cross_entropy_softcap", &abi::CROSS_ENTROPY_SOFTCAP.signature, |problem, _| {
-        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-        Some(per_row(&abi::CROSS_ENTROPY_SOFTCAP, rows, vocab))
+        dispatch(problem, &abi::CROSS_ENTROPY_SOFTCAP)
     });
 
 /// Kernel of [`CrossEntropy`] with logits in bf16 and a cap.
 pub static CROSS_ENTROPY_SOFTCAP_BF16: Kernel = Kernel::new(
     "cross_entropy_softcap_bf16",
     &abi::CROSS_ENTROPY_SOFTCAP_BF16.signature,
-    |problem, _| {
-        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-        Some(per_row(&abi::CROSS_ENTROPY_SOFTCAP_BF16, rows, vocab))
-    },
+    |problem, _| dispatch(problem, &abi::CROSS_ENTROPY_SOFTCAP_BF16),
 );
+
+fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
+    let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+    Some(per_row(kernel, rows, vocab))
+}
 
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.

@@ -106,7 +106,7 @@ impl<B: Copy, I: Copy, O: Copy> DoraScale<B, I, O> {
         let parameters = abi::ScaleParameters::<ArgumentTypes<B>> {
             x: x.pointer(),
             mag_norm_scales: Pointer::read(mag_norm_scales),
-            bias: bias.map_or(Pointer::null(), Pointer::read),
+            bias: Pointer::read_optional(bias),
             y,
             y_bf16,
             rows,
