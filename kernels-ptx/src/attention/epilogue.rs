@@ -8,7 +8,7 @@ use super::config::Config;
 use super::inverse_rope::InverseRope;
 use super::mask::lane_row;
 use crate::primitives::bf16::{pack, pack_vec4};
-use crate::primitives::mma::{AccFragment, fragment_column};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, fragment_column};
 use crate::primitives::output::Output;
 
 /// The rows of a head in a result.
@@ -38,13 +38,13 @@ impl<'k> ResultRows<'k> {
         if let Some(rotation) = self.rotation {
             rotation.rotate_accumulators(start, self.rows, acc);
         }
-        for half in [0, 2] {
-            let row = start + lane_row(k) + half as u32 * 4;
+        for (index, offset) in LANE_ROWS.into_iter().enumerate() {
+            let row = start + lane_row(k) + offset;
             k.when(row.lt(self.rows), || {
                 let to =
                     self.first.at(row.mul_wide(self.stride) + fragment_column(k).cast::<u64>());
                 let pairs = acc.iter().map(|fragment| {
-                    let pair = [fragment[half].get(), fragment[half + 1].get()];
+                    let pair = [0, 1].map(|next| fragment[index * 2 + next].get());
                     factor.map_or(pair, |factor| pair.map(|value| value * factor))
                 });
                 let pairs: Vec<_> = pairs.collect();
@@ -112,9 +112,9 @@ impl<'k> Epilogue<'k> {
         // Fragments are 8 columns apart, so the swizzle repeats after four of them.
         let addresses = [0, 8, 16, 24].map(|offset| address(row, fragment_column(k) + offset));
         for (j, fragment) in acc.iter().enumerate() {
-            for half in 0..2 {
-                let pair = [0, 1].map(|next| fragment[half * 2 + next].get());
-                let offset = j as u32 / 4 * 32 + half as u32 * 8 * width;
+            for (index, row) in LANE_ROWS.into_iter().enumerate() {
+                let pair = [0, 1].map(|next| fragment[index * 2 + next].get());
+                let offset = j as u32 / 4 * 32 + row * width;
                 addresses[j % 4].offset(offset.into()).store_vec2(0, pair);
             }
         }
@@ -145,12 +145,12 @@ impl<'k> Epilogue<'k> {
         factor: Option<Value<'k, f32>>,
     ) {
         let (k, column) = (&self.kernel, (self.kernel.lane() & 3) * 4);
-        for half in [0, 2] {
-            let row = self.start + lane_row(k) + half as u32 * 4;
+        for (index, offset) in LANE_ROWS.into_iter().enumerate() {
+            let row = self.start + lane_row(k) + offset;
             k.when(row.lt(to.rows), || {
                 let first = row.mul_wide(to.stride) + column.cast::<u64>();
                 for (j, two) in (0..).zip(acc.chunks_exact(2)) {
-                    let vec4 = [0, 1, 2, 3].map(|i: usize| two[i % 2][half + i / 2].get());
+                    let vec4 = [0, 1, 2, 3].map(|i: usize| two[i % 2][index * 2 + i / 2].get());
                     k.when((column + j * 16).lt(self.head_dim), || {
                         let index = first + u64::from(j * 16);
                         to.write_vec4(self.config.target, index, scaled(vec4, factor));

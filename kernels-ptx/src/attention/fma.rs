@@ -12,7 +12,7 @@ use super::loader::PlacedTile;
 use super::mask::lane_row;
 use super::mma::{Fragments, PERIOD, WarpMma};
 use crate::primitives::bf16::unpack;
-use crate::primitives::mma::{AccFragment, fma_fragment, fragment_column};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, fma_fragment, fragment_column};
 
 impl<'k> WarpMma<'k> {
     /// [`WarpMma::multiply_transposed`], two steps of K at a time.
@@ -28,7 +28,7 @@ impl<'k> WarpMma<'k> {
                 self.smem.at(row * words + (a.tile.stored_chunk(row, chunk) << 2) + within)
             };
             let own = at(lane_row(k)).offset(a.first.into());
-            let rows = [0, 8].map(|row| self.load_pair(own.offset((row * words).into())));
+            let rows = LANE_ROWS.map(|row| self.load_pair(own.offset((row * words).into())));
             let columns = [0, 1].map(|next| at(fragment_column(k) + next).offset(b.first.into()));
             for (j, fragment) in (0..).zip(acc) {
                 let columns =

@@ -16,7 +16,7 @@ use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
 use super::row_bounds::{Masked, RowBounds};
 use super::score_scale::ScoreScale;
-use crate::primitives::mma::acc_row;
+use crate::primitives::mma::{LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 
@@ -81,9 +81,9 @@ pub(super) fn entry(config: Config, pass: Pass) -> Entry {
             k.when(more, || loader.complete(next));
             k.barrier();
         });
-        softmax.finish(&out, |half, lse| {
+        softmax.finish(&out, |index, lse| {
             let Some(to) = params.lse else { return };
-            let token = first_row + lane_row(k) + half as u32 * 8;
+            let token = first_row + lane_row(k) + LANE_ROWS[index];
             let writes = token.lt(q.rows) & (k.lane() & 3).eq(0);
             k.when(writes, || {
                 let lse = lse();

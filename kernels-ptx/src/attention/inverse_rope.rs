@@ -10,7 +10,7 @@ use retrograph_kernel_abi::attention::FlashBackwardParameters;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::mask::lane_row;
-use crate::primitives::mma::AccFragment;
+use crate::primitives::mma::{AccFragment, LANE_ROWS};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::rope::{Direction, RopeTables};
 
@@ -48,11 +48,11 @@ impl<'k> InverseRope<'k> {
         acc: &[AccFragment<'k>],
     ) {
         let k = &start.kernel();
-        for half in [0, 2] {
-            let row = start + lane_row(k) + half as u32 * 4;
+        for (index, offset) in LANE_ROWS.into_iter().enumerate() {
+            let row = start + lane_row(k) + offset;
             k.when(self.tables.exist() & row.lt(rows), || {
                 let pairs = 0..acc.len() / 2;
-                Direction::Inverse.rotate_row(&[acc], pairs, half, self.angles(k, row));
+                Direction::Inverse.rotate_row(&[acc], pairs, index, self.angles(k, row));
             });
         }
     }

@@ -2,9 +2,9 @@
 
 use retrograph_ptx::build::{Kernel, Value};
 
-use crate::primitives::mma::{AccFragment, fragment_column, fragment_row};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, fragment_column, fragment_row};
 
-/// The first row of the lane in the block; the second one is 8 further down.
+/// The first of the lane's two rows in the block; see [`LANE_ROWS`].
 pub(super) fn lane_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     k.warp() * 16 + fragment_row(k)
 }
@@ -20,7 +20,7 @@ pub(super) fn apply_causal_mask<'k>(
     value: f32,
 ) {
     let diagonal = first[0] + lane_row(k) - first[1] - fragment_column(k);
-    let diagonal = [0, 8].map(|row| (diagonal + row).cast::<i32>());
+    let diagonal = LANE_ROWS.map(|row| (diagonal + row).cast::<i32>());
     for (j, fragment) in (0..).zip(acc) {
         for (index, element) in fragment.iter().enumerate() {
             let (diagonal, column) = (diagonal[index / 2], j * 8 + index as i32 % 2);

@@ -4,7 +4,7 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_ptx::build::{Kernel, Value, Var, Word};
 
-use crate::primitives::mma::AccFragment;
+use crate::primitives::mma::{AccFragment, LANE_ROWS};
 
 /// The running softmax of the lane's two rows, upper and lower.
 pub(super) struct OnlineSoftmax<'k> {
@@ -27,35 +27,35 @@ impl<'k> OnlineSoftmax<'k> {
     /// Replaces a tile of scores by exp(score − max), and rescales the running sum and `out` to the
     /// new maximum.
     pub(super) fn update(&self, scores: &[AccFragment<'k>], out: &[AccFragment<'k>]) {
-        for half in 0..2 {
-            let before = self.max[half].get();
-            let max = row(scores, half).fold(before, |max, score| max.max(score));
+        for index in 0..LANE_ROWS.len() {
+            let before = self.max[index].get();
+            let max = row(scores, index).fold(before, |max, score| max.max(score));
             let max = reduce_row(&self.kernel, max, |a, b| a.max(b));
-            self.max[half].set(max);
+            self.max[index].set(max);
             // If all scores so far are −∞, the exponentials are 0.
             let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
             let rescale = before.fma(self.scale_log2, -base).exp2_ftz();
-            self.sum[half].mul_assign(rescale);
-            row(out, half).for_each(|out| out.mul_assign(rescale));
-            for score in row(scores, half) {
+            self.sum[index].mul_assign(rescale);
+            row(out, index).for_each(|out| out.mul_assign(rescale));
+            for score in row(scores, index) {
                 score.update(|score| score.fma(self.scale_log2, -base).exp2_ftz());
-                self.sum[half].add_assign(score.get());
+                self.sum[index].add_assign(score.get());
             }
         }
     }
 
-    /// Divides `out` by the sums. Calls `write_lse` with 0 (upper row) or 1 (lower row), and a
-    /// function that computes the base-2 logsumexp of that row.
+    /// Divides `out` by the sums. Calls `write_lse` with the index of each row in [`LANE_ROWS`],
+    /// and a function that computes the base-2 logsumexp of that row.
     pub(super) fn finish(
         &self,
         out: &[AccFragment<'k>],
         write_lse: impl Fn(usize, &dyn Fn() -> Value<'k, f32>),
     ) {
-        for half in 0..2 {
-            let sum = reduce_row(&self.kernel, self.sum[half].get(), |a, b| a + b);
-            write_lse(half, &|| self.max[half].get() * self.scale_log2 + sum.log2());
+        for index in 0..LANE_ROWS.len() {
+            let sum = reduce_row(&self.kernel, self.sum[index].get(), |a, b| a + b);
+            write_lse(index, &|| self.max[index].get() * self.scale_log2 + sum.log2());
             let factor = sum.rcp_approx();
-            row(out, half).for_each(|out| out.mul_assign(factor));
+            row(out, index).for_each(|out| out.mul_assign(factor));
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn reduce_row<'k, T: Word>(
     })
 }
 
-/// The elements of the lane's upper (0) or lower (1) row.
-pub(super) fn row<'k>(acc: &[AccFragment<'k>], half: usize) -> impl Iterator<Item = Var<'k, f32>> {
-    acc.iter().flat_map(move |fragment| [fragment[half * 2], fragment[half * 2 + 1]])
+/// The elements of one of the lane's rows, by its index in [`LANE_ROWS`].
+pub(super) fn row<'k>(acc: &[AccFragment<'k>], index: usize) -> impl Iterator<Item = Var<'k, f32>> {
+    acc.iter().flat_map(move |fragment| [fragment[index * 2], fragment[index * 2 + 1]])
 }

@@ -10,7 +10,7 @@
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::mask::lane_row;
-use crate::primitives::mma::{AccFragment, fragment_column};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, fragment_column};
 
 /// The side of a row on which its bound masks columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -134,8 +134,8 @@ impl<'k> RowBounds<'k> {
             Masked::From => (column + (columns - 1)).ge(self.tightest),
         };
         k.when(crosses, || {
-            let bounds = [0, 8].map(|half| {
-                let row = (self.lane_start + lane_row(k) + half).min(self.last_row);
+            let bounds = LANE_ROWS.map(|offset| {
+                let row = (self.lane_start + lane_row(k) + offset).min(self.last_row);
                 let bound = match self.source {
                     Source::Data { bounds, first_row } => bounds.load(first_row + row),
                     Source::Window(window) => first_key_in_window(row, window),

@@ -5,7 +5,7 @@ use retrograph_ptx::build::{Kernel, Value};
 use super::backward::{Params, Side};
 use super::mask::lane_row;
 use super::score_scale::prob;
-use crate::primitives::mma::{AccFragment, fragment_column};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, fragment_column};
 use crate::primitives::registers::{Registers, registers, set};
 
 /// Computes p and ds from the logsumexp and delta of the queries of a tile.
@@ -30,7 +30,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
         let log2 = params.score_scale.log2();
         let stats = match params.side {
             Side::Queries => {
-                let rows = [0, 8].map(|row| params.start + lane_row(k) + row);
+                let rows = LANE_ROWS.map(|row| params.start + lane_row(k) + row);
                 QueryStats::Rows(rows.map(|row| query_stats(params, k.constant(0), row)))
             }
             Side::Keys => QueryStats::Columns(registers(k, 0.0)),

@@ -4,7 +4,7 @@ use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use crate::primitives::arith::div_const;
 pub(super) use crate::primitives::mma::{AccFragment, acc_row};
-use crate::primitives::mma::{fma_fragment, fragment_column, fragment_row};
+use crate::primitives::mma::{LANE_ROWS, fma_fragment, fragment_column, fragment_row};
 
 /// Declares accumulators for `rows` × `columns` elements, initialized to 0: one fragment per 16 × 8
 /// elements.
@@ -30,7 +30,7 @@ pub(super) fn multiply_fma<'k, const STEPS: usize>(
         let columns: Vec<_> =
             (0..n_fragments * 2).map(|j| load_b(j / 2 * 8 + j % 2, step)).collect();
         for (i, fragments) in (0..).zip(acc) {
-            let rows = [0, 8].map(|row| load_a(i * 16 + row, step));
+            let rows = LANE_ROWS.map(|row| load_a(i * 16 + row, step));
             for (fragment, columns) in fragments.iter().zip(columns.chunks_exact(2)) {
                 fma_fragment(fragment, &rows, columns);
             }

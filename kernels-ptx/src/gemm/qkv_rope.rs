@@ -15,7 +15,7 @@ use super::accumulator::{AccFragment, WarpTile};
 use super::epilogue::when_inside;
 use super::params::{AddedProduct, EpilogueParams, GemmParams, GlobalOutput, TensorMaps, tiles};
 use crate::primitives::bf16::pack;
-use crate::primitives::mma::fragment_column;
+use crate::primitives::mma::{LANE_ROWS, fragment_column};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::rope::{Direction, RopeTables};
 
@@ -157,13 +157,13 @@ impl<'k> QkvRopeParams<'k> {
         let rotate = |head_dim: u32| {
             let heads: Vec<_> = acc.chunks(head_dim as usize / 8).collect();
             let pairs = head_dim as usize / 16;
-            for half in [0, 2] {
+            for (index, offset) in LANE_ROWS.into_iter().enumerate() {
                 // Rows past the end are not written, so their angle does not matter.
-                let row = (row + half as u32 * 4).min(product.m - 1);
+                let row = (row + offset).min(product.m - 1);
                 let angles = self.rope.angles(k, [row, row % self.seq]);
                 for pairs in [0..pairs / 2, pairs / 2..pairs] {
                     k.when(self.rotates, || {
-                        Direction::Forward.rotate_row(&heads, pairs, half, angles);
+                        Direction::Forward.rotate_row(&heads, pairs, index, angles);
                     });
                 }
             }

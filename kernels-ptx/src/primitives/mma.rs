@@ -8,7 +8,10 @@ use super::registers::{Registers, registers};
 /// and the two elements 8 rows further down.
 pub(crate) type AccFragment<'k> = Registers<'k>;
 
-/// The first of this lane's two rows of a fragment; the other one is 8 further down.
+/// The lane's two rows of a fragment, relative to [`fragment_row`].
+pub(crate) const LANE_ROWS: [u32; 2] = [0, 8];
+
+/// The first of this lane's two rows of a fragment.
 pub(crate) fn fragment_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     k.lane() >> 2
 }

@@ -74,13 +74,13 @@ impl Direction {
     }
 
     /// Rotates elements of a row of `heads`, which all have the same number of accumulators: the
-    /// pairs of fragments in `pairs`, counted in the first half of a head. The row is the upper one
-    /// of the fragments if `half` is 0, the lower one if it is 2.
+    /// pairs of fragments in `pairs`, counted in the first half of a head. `lane_row` is the index
+    /// of the row in [`LANE_ROWS`](super::mma::LANE_ROWS).
     pub(crate) fn rotate_row<'k>(
         self,
         heads: &[&[AccFragment<'k>]],
         pairs: Range<usize>,
-        half: usize,
+        lane_row: usize,
         angles: [Ptr<'k, f32>; 2],
     ) {
         let k = &angles[0].kernel();
@@ -89,7 +89,7 @@ impl Direction {
             let [cos, sin] = angles.map(|table| table.load_vec2(j as u32 * 8));
             for (a, b) in heads.iter().map(|head| (head[j], head[j + head.len() / 2])) {
                 for i in [0, 1] {
-                    let (x, y) = (a[half + i], b[half + i]);
+                    let (x, y) = (a[lane_row * 2 + i], b[lane_row * 2 + i]);
                     let rotated = self.rotate([x.get(), y.get()], [cos[i], sin[i]]);
                     x.set(rotated[0]);
                     y.set(rotated[1]);

@@ -19,7 +19,7 @@ use retrograph_ptx::build::{Ptr, Value};
 
 use super::{Partials, Split, WARPS};
 use crate::primitives::bf16::{pack, unpack};
-use crate::primitives::mma::acc_row;
+use crate::primitives::mma::{LANE_ROWS, acc_row};
 use crate::primitives::registers::{Registers, registers, set, values};
 
 /// Positions of a unit.
@@ -41,7 +41,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
         let dots_of_parts = [(); 3].map(|()| acc_row(&k, 8)[0]);
         k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
             let elements = [0, 32].map(|chunk| first + chunk + member * 8);
-            let at = elements.map(|i| [0, 8].map(|row| [j + group + row, i]));
+            let at = elements.map(|i| LANE_ROWS.map(|row| [j + group + row, i]));
             let keys = load_eights(split, split.keys, [at[0][0], at[0][1], at[1][0], at[1][1]]);
             for (i, rows) in elements.into_iter().zip(keys.chunks_exact(2)) {
                 let query = bf16_parts(split.target, load_query(split, group, i));

@@ -25,7 +25,7 @@ use crate::attention::mma::pack_fragments;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::attention::score_scale::ScoreScale;
-use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -248,9 +248,9 @@ impl<'k> Params<'k> {
         softmax: &OnlineSoftmax<'k>,
         out: &[AccFragment<'k>],
     ) {
-        softmax.finish(out, |half, lse| {
+        softmax.finish(out, |index, lse| {
             let Some(to) = self.lse else { return };
-            let token = self.row + lane_row(k) + half as u32 * 8;
+            let token = self.row + lane_row(k) + LANE_ROWS[index];
             let writes = token.lt(self.out.rows) & (k.lane() & 3).eq(0);
             k.when(writes, || {
                 let lse = lse();

@@ -19,7 +19,7 @@ use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::attention::score_scale::{ScoreScale, prob};
-use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -146,8 +146,8 @@ impl<'k> Params<'k> {
 
     /// Log-sum-exp and delta of the lane's two queries.
     fn stats(&self, k: &Kernel<'k>) -> [[Value<'k, f32>; 2]; 2] {
-        [0, 8].map(|half| {
-            let query = self.start + lane_row(k) + half;
+        LANE_ROWS.map(|offset| {
+            let query = self.start + lane_row(k) + offset;
             self.lse_delta.load_vec2(query << 1)
         })
     }

@@ -22,7 +22,7 @@ use crate::attention::mask::lane_row;
 use crate::attention::mma::{Fragments, fragments_of};
 use crate::attention::online_softmax::{reduce_row, row};
 use crate::primitives::f16;
-use crate::primitives::mma::{AccFragment, acc_registers, acc_row, fragment_column};
+use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_registers, acc_row, fragment_column};
 use crate::primitives::wgmma::SPLIT_PRODUCTS;
 
 /// All bits of an f32 except the sign.
@@ -57,7 +57,7 @@ impl<'k> RowScales<'k> {
     /// The scales of the lane's two rows in a block that starts at token `start`.
     pub(super) fn of_rows(self, start: Value<'k, u32>) -> [Value<'k, f32>; 2] {
         let row = start + lane_row(&start.kernel());
-        [0, 8].map(|half| self.of(row + half))
+        LANE_ROWS.map(|offset| self.of(row + offset))
     }
 
     /// The scales of the lane's columns in each of `fragments` fragments from token `start` on.
@@ -94,13 +94,13 @@ pub(super) struct SplitRows<'k> {
 impl<'k> SplitRows<'k> {
     /// Splits the rows of `acc`, which it overwrites. NaN and infinity make a row NaN.
     pub(super) fn new(k: &Kernel<'k>, target: SmTarget, acc: &[AccFragment<'k>]) -> Self {
-        let scales = [0, 1].map(|half| {
-            let magnitudes = row(acc, half).map(|element| element.get().bits() & MAGNITUDE);
+        let scales = [0, 1].map(|index| {
+            let magnitudes = row(acc, index).map(|element| element.get().bits() & MAGNITUDE);
             let largest = magnitudes.reduce(|a, b| a.max(b)).expect("a tile has columns");
             let largest = reduce_row(k, largest, |a, b| a.max(b)) & EXPONENT;
             let scale = largest.max(TOP + (1 << 23)) - TOP;
             let reciprocal = Value::<f32>::from_bits(k.constant(RECIPROCAL) - scale);
-            row(acc, half).for_each(|element| element.mul_assign(reciprocal));
+            row(acc, index).for_each(|element| element.mul_assign(reciprocal));
             Value::<f32>::from_bits(scale)
         });
         let packed = || fragments_of(acc, |pair| f16::pack(target, pair));
