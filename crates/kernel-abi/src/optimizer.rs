@@ -158,8 +158,8 @@ parameters! {
         decay_start: u32,
         /// The step at which the rate reaches `min_lr`.
         total_steps: u32,
-        /// 0 for a cosine decay, 1 for a linear one.
-        linear: u32,
+        /// Whether the decay is linear instead of a cosine.
+        linear: bool,
         /// The rate at the end of the warm-up.
         peak_lr: f64,
         /// The rate at the end.

@@ -3,7 +3,7 @@
 //! Grid: 32 rows per block in x, 256 columns in y; 256 threads. A thread has one vec4 of columns in
 //! every fourth row. y loads while t (after adding its splits) and the factor are copied to shared
 //! memory, 16 ranks at a time. The blocks of the first columns also write the sum of the splits of
-//! t to `total`, if given.
+//! t to `t_sum`, if given.
 //!
 //! Deterministic: one thread computes each element, adapter by adapter and rank by rank; splits are
 //! added in ascending order.

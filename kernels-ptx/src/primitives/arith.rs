@@ -2,7 +2,7 @@
 
 use retrograph_ptx::build::Value;
 
-/// `value ÷ size` for a `size` of 2ⁿ or 3 · 2ⁿ and a `value` below 2^16.
+/// `value ÷ size` for a `size` of 2ⁿ, or of 3 · 2ⁿ if `value ÷ 2ⁿ` is below 2^16.
 ///
 /// `ptxas` would emit a full division by a constant that is not a power of two.
 pub(crate) fn div_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {

@@ -1,11 +1,13 @@
-//! Attention of several new tokens over a cache of keys and values (prefill).
+//! The shape of a KV cache, and unfused attention of several new tokens over it (prefill).
 //!
 //! A cache is `[capacity, kv_heads, head_dim]` in f32 or bf16. The offset of a token does not
 //! depend on the capacity, so a prefix of a cache is a smaller cache.
 //!
-//! Several new tokens use [`CacheScores`], [`CacheSoftmax`](crate::attention::CacheSoftmax) and
-//! [`CacheValues`], which read the whole cache. One new token uses
-//! [`DecodeAttention`](crate::attention::DecodeAttention), which reads only the positions in use.
+//! Several new tokens use [`PrefillAttention`](crate::attention::PrefillAttention). If it does not
+//! support the heads or a cap of the scores, they use [`CacheScores`],
+//! [`CacheSoftmax`](crate::attention::CacheSoftmax) and [`CacheValues`], which read the whole
+//! cache. One new token uses [`DecodeAttention`](crate::attention::DecodeAttention), which reads
+//! only the positions in use.
 
 use retrograph_kernel_abi::attention::DECODE_MAX_SPLIT_LEN;
 

@@ -29,7 +29,7 @@ pub(super) fn check<B: Copy>(
             kernel: kernel.name,
             compute: DType::F32,
             dtype: input.dtype(),
-            help: "read all inputs in f32; SwiGLU may read all of them in bf16 instead",
+            help: "read all inputs in f32; SwiGLU and GeGLU may read all of them in bf16 instead",
         });
     }
     for &(name, input) in inputs {

@@ -97,7 +97,7 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
-/// Costs of [`SPLIT_F16`], fitted to benchmarks at the power limit
+/// Costs of [`SPLIT_F16`], fitted to benchmarks at the power limit except for the last one
 /// (docs/hardware/2026-11-28-split-tiles).
 const SPLIT_F16_COSTS: [TileCost; 6] = [
     in_clusters(2700, 220, 6000),
@@ -108,7 +108,7 @@ const SPLIT_F16_COSTS: [TileCost; 6] = [
     SIMT_COSTS[1],
 ];
 
-/// Costs of [`QKV_ROPE`]: the costs of plain products with the same tiles.
+/// Costs of [`QKV_ROPE`]: the costs of plain products with tiles of the same shape.
 const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_COSTS[0],
     MULTISTAGE_BF16_COSTS[3],

@@ -3,8 +3,8 @@
 //! A step runs [`FetchStepParameters`], [`LrSchedule`], [`GradNormPartials`], [`ClipFactor`] and
 //! [`AdamW`], which clips gradients as it reads them. [`ClipGrads`] clips them in memory. Kernels
 //! read values that change from step to step from device memory, so a graph can be replayed
-//! unchanged. Kernels over lists of tensors process all of them in one launch; tensors are f32 of
-//! any shape.
+//! unchanged. Kernels over lists of tensors process all of them in one launch; tensors have any
+//! shape and are f32, except gradients that [`GradNormPartials`] and [`AdamW`] may read in bf16.
 //!
 //! **Errors.** A launch fails if a length does not match or if a constant is outside of its range.
 //! A loss or gradient norm that is not finite is detected on the device; see [`Guard`].

@@ -89,7 +89,7 @@ impl<B: Copy> LrSchedule<B> {
             scalars: Pointer::write(self.scalars),
             warmup_steps: self.warmup_steps,
             decay_start: self.decay_start,
-            linear: u32::from(self.decay == Decay::Linear),
+            linear: self.decay == Decay::Linear,
             total_steps: self.total_steps,
             peak_lr: self.peak_lr,
             min_lr: self.min_lr,

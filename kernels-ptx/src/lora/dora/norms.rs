@@ -1,4 +1,5 @@
-//! Row norms of an updated weight: `n_j = ‖W_j + s·B_j·A‖₂` and `factors_j = m_j / n_j`.
+//! Row norms of an updated weight: `n_j = ‖W_j + s·B_j·A‖₂` and
+//! `mag_norm_scales_j = m_j / n_j`.
 //!
 //! Grid: one block per 32 rows of W. It loops over tiles of 128 columns. A warp has four rows, and
 //! a lane every 32nd column of the tile. It keeps these elements of W in registers and adds the
