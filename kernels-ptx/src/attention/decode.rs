@@ -41,7 +41,7 @@ use retrograph_kernel_abi::attention::{
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Shared, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Shared, Value, Var};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
@@ -136,45 +136,31 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
         let shift = dtype.bytes().ilog2();
-        let caches = new_token.caches;
         let first_row = new_token.first_row + ((heads.kv_head * head_dim).cast::<u64>() << shift);
         let (scores, scores_len) = (new_token.shared_end(), block_heads * split_len);
-        let next_split = || {
-            let start = split.get() * split_len;
-            let (first, end) = (start.max(window_start), length.min(start + split_len));
-            // The new position is the last one of the last split, unless the cache is full.
-            let (is_new, count) = (end.eq(seen), end - first);
-            let offset = first_row + (first.mul_wide(width) << shift);
-            let [keys, values] = caches.map(|cache| cache + offset);
-            let vector = if by_mma { 8 } else { 4 };
-            let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
-                & (width & (vector - 1)).eq(0);
-            Split {
-                k: *k,
-                target,
-                dtype,
-                lane,
-                warp,
-                new_token: &new_token,
-                heads,
-                head_dim,
-                width,
-                keys,
-                values,
-                rows_aligned,
-                is_new,
-                count,
-                old: is_new.select(count - 1, count),
-                split_len,
-                scores,
-                other_scores: by_mma.then(|| scores.at(scores_len)),
-                sums: scores.at(scores_len * 2),
-            }
+        let block = BlockSplits {
+            target,
+            dtype,
+            by_mma,
+            lane,
+            warp,
+            new_token: &new_token,
+            heads,
+            head_dim,
+            width,
+            split_len,
+            current: split,
+            window_start,
+            length,
+            seen,
+            first_row,
+            scores,
+            scores_len,
         };
-        next_split().prefetch();
+        block.split().prefetch();
         let is_new = has_last_split(k, length, split.get(), [splits, split_len]);
         let offset = first_row + (position.mul_wide(width) << shift);
-        let rows = caches.map(|cache| cache + offset);
+        let rows = new_token.caches.map(|cache| cache + offset);
         new_token.compute(heads, position, position.lt(capacity) & is_new, rows);
 
         // The index of the partial results of the first head of this block.
@@ -182,15 +168,10 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
         k.while_loop(
             || (split.get() * split_len).lt(length),
             || {
-                let (part, index) = (next_split(), split.get());
+                let (part, index) = (block.split(), split.get());
                 split.add_assign(stride);
-                k.when((split.get() * split_len).lt(length), || next_split().prefetch());
-                match by_mma {
-                    true => mma::store_scores(&part),
-                    false => fma::store_scores(&part),
-                }
-                part.store_new_scores();
-                k.barrier();
+                k.when((split.get() * split_len).lt(length), || block.split().prefetch());
+                block.store_scores(&part);
                 let index = first_index + index;
                 k.when(warp.lt(heads.count), || {
                     let [max, sum] = part.exponentials(warp, scale, softcap);
@@ -210,6 +191,81 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
             },
         );
     })
+}
+
+/// The splits that a block computes one after the other.
+struct BlockSplits<'a, 'k> {
+    target: SmTarget,
+    dtype: DType,
+    /// Whether tensor cores compute the products.
+    by_mma: bool,
+    lane: Value<'k, u32>,
+    warp: Value<'k, u32>,
+    new_token: &'a NewToken<'k>,
+    heads: Heads<'k>,
+    head_dim: Value<'k, u32>,
+    /// Elements from one position to the next.
+    width: Value<'k, u32>,
+    split_len: Value<'k, u32>,
+    /// The index of the current split.
+    current: Var<'k, u32>,
+    /// The first position in the window, the positions in use, and those up to the new token.
+    window_start: Value<'k, u32>,
+    length: Value<'k, u32>,
+    seen: Value<'k, u32>,
+    /// Byte offset of the head at position 0 of the sequence.
+    first_row: Value<'k, u64>,
+    /// The scores of a split in shared memory, and their number.
+    scores: Shared<'k, f32>,
+    scores_len: Value<'k, u32>,
+}
+
+impl<'a, 'k> BlockSplits<'a, 'k> {
+    /// The current split.
+    fn split(&self) -> Split<'a, 'k> {
+        let Self { target, dtype, by_mma, lane, warp, new_token, heads, .. } = *self;
+        let Self { head_dim, width, split_len, scores, scores_len, .. } = *self;
+        let start = self.current.get() * split_len;
+        let (first, end) = (start.max(self.window_start), self.length.min(start + split_len));
+        // The new position is the last one of the last split, unless the cache is full.
+        let (is_new, count) = (end.eq(self.seen), end - first);
+        let offset = self.first_row + (first.mul_wide(width) << dtype.bytes().ilog2());
+        let [keys, values] = new_token.caches.map(|cache| cache + offset);
+        let vector = if by_mma { 8 } else { 4 };
+        let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
+            & (width & (vector - 1)).eq(0);
+        Split {
+            k: lane.kernel(),
+            target,
+            dtype,
+            lane,
+            warp,
+            new_token,
+            heads,
+            head_dim,
+            width,
+            keys,
+            values,
+            rows_aligned,
+            is_new,
+            count,
+            old: is_new.select(count - 1, count),
+            split_len,
+            scores,
+            other_scores: by_mma.then(|| scores.at(scores_len)),
+            sums: scores.at(scores_len * 2),
+        }
+    }
+
+    /// Stores the dot products of queries and keys of a split, and waits for all warps.
+    fn store_scores(&self, split: &Split<'a, 'k>) {
+        match self.by_mma {
+            true => mma::store_scores(split),
+            false => fma::store_scores(split),
+        }
+        split.store_new_scores();
+        split.k.barrier();
+    }
 }
 
 /// Whether a block whose first split is `first` has the last split of `length` positions.

@@ -108,20 +108,7 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
         let first = thread_rank * width;
         let cap = Cap::new(format, softcap);
         let row = Row { dtype, x, vocab, cap, first, stride: size * width };
-        let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
-        let vectorized = aligned(&[x]);
-        row.for_each_vector(vectorized, Direction::Up, |_, logits| {
-            let values: Vec<_> = logits.iter().map(|logit| logit.value).collect();
-            let before = max.get();
-            max.set(before.max(tree(&values, &|a, b| a.max(b))));
-            let exponentials: Vec<_> =
-                values.iter().map(|value| relative(dtype, *value, max.get())).collect();
-            let added = tree(&exponentials, &|a, b| a + b);
-            sum.update(|sum| sum * relative(dtype, before, max.get()) + added);
-        });
-        let thread_max = max.get();
-        let max = group.max(k, thread_max);
-        let sum = group.sum(k, sum.get() * relative(dtype, thread_max, max));
+        let [max, sum] = row.max_and_sum(k, group);
 
         // Group sizes are powers of two.
         k.when(thread_rank.eq((token >> width.ilog2()) & (size - 1)), || {
@@ -141,38 +128,15 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
         let factor = sum.rcp() * weight;
         let gradient = gradient.or(Output::of(dtype, logits), in_place);
         k.return_if(gradient.is_null());
-        let gradient = gradient.at(start);
-        let [f32, bf16] = gradient.arrays();
-        let vectorized = aligned(&[x, f32, bf16]);
-        // Downwards, since the end of the row is still in the L2 cache.
-        row.for_each_vector(vectorized, Direction::Down, |first, logits| {
-            let entries: Vec<_> = logits
-                .iter()
-                .map(|logit| k.var(relative(dtype, logit.value, max) * factor))
-                .collect();
-            let column = token - first;
-            k.when(column.lt(width), || {
-                for (lane, entry) in (0u32..).zip(&entries) {
-                    let onehot = column.eq(lane).select(weight, 0.0);
-                    entry.update(|entry| entry - onehot);
-                }
-            });
-            let entries: Vec<_> = entries
-                .iter()
-                .zip(logits)
-                .map(|(entry, logit)| logit.backward(entry.get()))
-                .collect();
-            match entries[..] {
-                [a, b, c, d] => {
-                    Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
-                }
-                _ => {
-                    let entries = entries.try_into().expect("eight");
-                    write_eight(target, gradient, first, vocab, vectorized, entries);
-                }
-            }
-        });
+        let one_hot = OneHot { token, weight };
+        row.write_gradient(target, gradient.at(start), max, factor, one_hot);
     })
+}
+
+/// A row that is `weight` at the target and 0 elsewhere.
+struct OneHot<'k> {
+    token: Value<'k, u32>,
+    weight: Value<'k, f32>,
 }
 
 /// The vectors of 16 bytes of a row that belong to a thread.
@@ -195,6 +159,67 @@ enum Direction {
 }
 
 impl<'k> Row<'k> {
+    /// Returns the maximum of the logits, and the sum of `exp(logit − max)`, of the whole row.
+    fn max_and_sum(&self, k: &Kernel<'k>, group: ThreadGroup) -> [Value<'k, f32>; 2] {
+        let dtype = self.dtype;
+        let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
+        let vectorized = aligned(&[self.x]);
+        self.for_each_vector(vectorized, Direction::Up, |_, logits| {
+            let values: Vec<_> = logits.iter().map(|logit| logit.value).collect();
+            let before = max.get();
+            max.set(before.max(tree(&values, &|a, b| a.max(b))));
+            let exponentials: Vec<_> =
+                values.iter().map(|value| relative(dtype, *value, max.get())).collect();
+            let added = tree(&exponentials, &|a, b| a + b);
+            sum.update(|sum| sum * relative(dtype, before, max.get()) + added);
+        });
+        let thread_max = max.get();
+        let max = group.max(k, thread_max);
+        [max, group.sum(k, sum.get() * relative(dtype, thread_max, max))]
+    }
+
+    /// Writes the gradient of the logits, `exp(logit − max) · factor − one_hot`.
+    fn write_gradient(
+        &self,
+        target: SmTarget,
+        gradient: Output<'k>,
+        max: Value<'k, f32>,
+        factor: Value<'k, f32>,
+        OneHot { token, weight }: OneHot<'k>,
+    ) {
+        let (k, dtype, width) = (&max.kernel(), self.dtype, 16 / self.dtype.bytes());
+        let [f32, bf16] = gradient.arrays();
+        let vectorized = aligned(&[self.x, f32, bf16]);
+        // Downwards, since the end of the row is still in the L2 cache.
+        self.for_each_vector(vectorized, Direction::Down, |first, logits| {
+            let entries: Vec<_> = logits
+                .iter()
+                .map(|logit| k.var(relative(dtype, logit.value, max) * factor))
+                .collect();
+            let column = token - first;
+            k.when(column.lt(width), || {
+                for (lane, entry) in (0u32..).zip(&entries) {
+                    let onehot = column.eq(lane).select(weight, 0.0);
+                    entry.update(|entry| entry - onehot);
+                }
+            });
+            let entries: Vec<_> = entries
+                .iter()
+                .zip(logits)
+                .map(|(entry, logit)| logit.backward(entry.get()))
+                .collect();
+            match entries[..] {
+                [a, b, c, d] => {
+                    Vec4::new(first, self.vocab, vectorized).write(target, gradient, [a, b, c, d]);
+                }
+                _ => {
+                    let entries = entries.try_into().expect("eight");
+                    write_eight(target, gradient, first, self.vocab, vectorized, entries);
+                }
+            }
+        });
+    }
+
     /// Calls `body` with the index of the first element and the logits of each vector, padded with
     /// −∞. [`UNROLL`] vectors are loaded at a time, if `vectorized`.
     fn for_each_vector(

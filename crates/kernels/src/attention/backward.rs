@@ -199,16 +199,10 @@ struct Gradient<'a, B> {
 }
 
 impl<B: Copy> AttentionBackwardInputs<B> {
-    /// The launch of `kernel` that writes `gradient`.
-    fn launch(
-        self,
-        kernel: &'static Kernel,
-        gradient: Gradient<'_, B>,
-    ) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, bounds, .. } = self;
-        let Self { shape, scale, softcap, .. } = self;
-        let Gradient { output, rope, row_bounds, dimensions, planes, splits } = gradient;
-        let check = Check(kernel.name);
+    /// Checks the operands and the result. Returns batch, seq, heads, kv_heads and head_dim.
+    fn check(self, check: Check, gradient: &Gradient<'_, B>) -> Result<[u32; 5], KernelError> {
+        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, bounds, shape, .. } = self;
+        let Gradient { output, rope, dimensions, splits, .. } = *gradient;
         check_dtypes(check, [q, k, v, grad_out])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
         let queries = [("q", q, query), ("grad_out", grad_out, query)];
@@ -220,14 +214,28 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         check_alignment(check, &results)?;
         check_alignment(check, &[Some(lse_delta.into())])?;
         rope.map_or(Ok(()), |rope| rope.check(check, shape, q.dtype()))?;
-        check.positive("scale", scale)?;
-        let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
+        check.positive("scale", self.scale)?;
+        let sizes = shape.fused_sizes(check, q.dtype())?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
-        let planes = check.at_most("the number of planes", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
         shape.check_terms(check, q.dtype(), terms.iter().flatten())?;
+        Ok(sizes)
+    }
+
+    /// The launch of `kernel` that writes `gradient`.
+    fn launch(
+        self,
+        kernel: &'static Kernel,
+        gradient: Gradient<'_, B>,
+    ) -> Result<Launch<B>, KernelError> {
+        let Self { q, k, v, grad_out, lse_delta, split_f16: terms, .. } = self;
+        let Self { shape, scale, softcap, .. } = self;
+        let check = Check(kernel.name);
+        let [batch, seq, heads, kv_heads, head_dim] = self.check(check, &gradient)?;
+        let Gradient { output, rope, row_bounds, planes, splits, .. } = gradient;
+        let planes = check.at_most("the number of planes", planes, MAX_GRID_X)?;
         let [q_terms, k_terms, v_terms, grad_out_terms] = optional(terms);
         let tensors = [
             (q, q_terms, heads),

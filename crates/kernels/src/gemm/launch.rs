@@ -181,25 +181,34 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(maps.into_arguments());
         }
         if let Some((a, b)) = self.a.view.split().zip(self.b.view.split()) {
-            let rule = "only the second operand of a product can be split into a single term";
-            let both = a.term_count == SplitMatrix::<B>::MAX_TERMS;
-            check.rule(both, rule, a.term_count)?;
-            let unsplit = self.without_split_k();
-            let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
-            a.check(check, ["the terms of a", "the scales of a"], [rows[0], a_row[0]])?;
-            b.check(check, ["the terms of b", "the scales of b"], [rows[1], b_row[0]])?;
-            let GemmSizes { k, batches, .. } = self.sizes;
-            let rule = "the split-K length of split operands must be a multiple of 64 elements";
-            check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, k)?;
-            let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
-            let scales = SplitScaleParameters::<ArgumentTypes<B>> {
-                a_scales: Pointer::read(a.scales),
-                b_scales: Pointer::read_optional(b_scales),
-                b_term_count: b.term_count as u32,
-            };
-            arguments.extend(scales.into_arguments());
+            arguments.extend(self.split_scales(check, a, b)?.into_arguments());
         }
         Ok(arguments)
+    }
+
+    /// Checks the split operands `a` and `b`, and returns their scales.
+    fn split_scales(
+        &self,
+        check: Check,
+        a: &SplitMatrix<B>,
+        b: &SplitMatrix<B>,
+    ) -> Result<SplitScaleParameters<ArgumentTypes<B>>, KernelError> {
+        let rule = "only the second operand of a product can be split into a single term";
+        let both = a.term_count == SplitMatrix::<B>::MAX_TERMS;
+        check.rule(both, rule, a.term_count)?;
+        let unsplit = self.without_split_k();
+        let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
+        a.check(check, ["the terms of a", "the scales of a"], [rows[0], a_row[0]])?;
+        b.check(check, ["the terms of b", "the scales of b"], [rows[1], b_row[0]])?;
+        let GemmSizes { k, batches, .. } = self.sizes;
+        let rule = "the split-K length of split operands must be a multiple of 64 elements";
+        check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, k)?;
+        let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
+        Ok(SplitScaleParameters {
+            a_scales: Pointer::read(a.scales),
+            b_scales: Pointer::read_optional(b_scales),
+            b_term_count: b.term_count as u32,
+        })
     }
 
     /// Returns the arguments of the added products. Unused products have an empty contraction.
