@@ -217,6 +217,7 @@ fn an_update_matches_its_reference() {
             let what = format!("step {step}");
             // A parameter may be a small difference of two numbers near 1.
             Tolerance::relative(1e-6).absolute(1e-6).check(&actual.param, params, &what);
+            // The terms of a moment are below 0.1 and may cancel.
             let tolerance = Tolerance::relative(1e-6).absolute(3e-8);
             tolerance.check(&actual.state()[params.len()..], moments, &what);
             same_bits(&actual.grad, &tensor.grad, "the gradient is only read");
@@ -284,6 +285,7 @@ fn many_steps_match_the_reference() {
         }
     }
     let params: Vec<_> = wide.iter().map(|state| state.param).collect();
+    // Parameters are near 1; each step rounds them by up to 6e-8.
     Tolerance::relative(1e-5).absolute(1e-6).check(&actual[0].param, &params, "after 25 steps");
 }
 
@@ -368,7 +370,8 @@ fn extreme_gradients_move_a_parameter_by_about_the_rate() {
         };
         let after = &updated(std::slice::from_ref(&tensor), 0, None, 0)[0];
         let wide = expected(&tensor, 0);
-        // The square of 1e-30 is 0 in f32, but the step is far below eps · rate anyway.
+        // The square of 1e-30 is 0 in f32, but the step is far below eps · rate anyway. The
+        // parameter is near 1: the error of its update is far below its own rounding.
         Tolerance::relative(1e-6).check(&after.param, &wide[..4], &format!("gradient {scale:e}"));
     }
 }

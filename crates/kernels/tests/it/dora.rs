@@ -266,6 +266,7 @@ fn scaled_columns_match_their_reference() {
             let expected =
                 reference::scale(&doubles(&scaled.x), &doubles(&scaled.mag_norm_scales), &bias);
             let [y, y_bf16] = scaled.forward(false, biased);
+            // A product below 1 and a sum below 2 are each rounded at most once.
             within(&y, &expected, &vec![4.0 * UNIT; y.len()], &format!("{shape:?}"));
             same_bits(&y_bf16, &rounded(&y), "rounded");
             same_bits(&scaled.forward(true, biased)[0], &y, "x in bf16");
@@ -286,8 +287,11 @@ fn gradients_of_scaled_columns_match_their_reference() {
                 reference::scale_backward([&grad_out, &x], [&mag_norm_scales, &norms]);
             let found = scaled.backward([false, false]);
             let what = format!("{shape:?} of {size:e}");
-            let bounds: Vec<_> = grads.iter().map(|grad| 2.0 * UNIT * grad.abs()).collect();
+            // One product, which may underflow.
+            let least = f64::from(f32::from_bits(1));
+            let bounds: Vec<_> = grads.iter().map(|grad| UNIT * grad.abs() + least).collect();
             within(&found[0], &grads, &bounds, &what);
+            // A chain over the rows of products below 1, divided by norms of at least 0.5.
             let bounds = vec![(shape[0] + 16) as f64 * UNIT * shape[0] as f64 * 2.0; shape[1]];
             within(&found[1], &magnitudes, &bounds, &what);
             for dtypes in [[false, true], [true, false], [true, true], [false, false]] {
@@ -314,6 +318,8 @@ fn gradients_are_those_of_the_formula() {
         y.iter().zip(&grad_out).map(|(y, grad)| y * grad).sum()
     };
     let [grad_input, grad_magnitudes] = scaled.backward([false, false]);
+    // The loss is linear in x and in the magnitudes, so differences are exact in f64. A gradient of
+    // x is a product below 1, that of a magnitude a sum of five products divided by a norm.
     let expected = differences(&x, 1e-3, |x| loss(x, &magnitudes));
     within(&grad_input, &expected, &vec![1e-6; expected.len()], "dx");
     let expected = differences(&magnitudes, 1e-3, |magnitudes| loss(&x, magnitudes));

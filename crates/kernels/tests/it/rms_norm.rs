@@ -101,6 +101,8 @@ fn check_forward(rows: &Rows<'_>, what: &str) {
     let RmsNormForward { y, rstd } =
         rms_norm(&doubles(rows.x), &doubles(rows.gamma), rows.eps.into());
     let actual = rows.forward();
+    // Squares are positive, so each addition of a thread and of the block adds one rounding of 6e-8
+    // to the relative error; the root halves it.
     let tolerance = Tolerance::relative(2e-6);
     tolerance.check(&actual.0, &y, &format!("y, {what}"));
     tolerance.check(&actual.1, &rstd, &format!("rstd, {what}"));
@@ -138,8 +140,10 @@ fn forward_is_accurate_from_1e_minus_30_to_1e30() {
         let [input, of_gamma] = rows.backward(&grad, None);
         let expected = rms_norm_backward(&doubles(&x), &doubles(&gamma), &doubles(&grad), 0.0);
         let what = format!("scale 1e{exponent}");
+        // Both terms of a gradient may cancel; their size is about 1 / scale.
         let tolerance = Tolerance::relative(1e-5).absolute(1e-5 / f64::from(scale));
         tolerance.check(&input, &expected.grad_input, &what);
+        // Sums of three numbers near 1, which may cancel.
         Tolerance::relative(1e-5).absolute(1e-6).check(&of_gamma, &expected.grad_gamma, &what);
     }
 }
@@ -186,10 +190,12 @@ fn backward_matches_its_reference() {
         let eps = f64::from(case.eps);
         let expected = rms_norm_backward(&doubles(&x), &doubles(&gamma), &doubles(&grad), eps);
         let what = format!("{rows} × {width}");
-        // A row of one or few elements may be small throughout, and its rstd large.
+        // Both terms of a gradient may cancel; their size is about rstd. A row of one or few
+        // elements may be small throughout, and its rstd large.
         let rstd = case.forward().1.into_iter().fold(1.0, f32::max);
         let tolerance = Tolerance::relative(1e-5).absolute(1e-5 * f64::from(rstd));
         tolerance.check(&actual[0], &expected.grad_input, &what);
+        // Terms of random sign near 1 add up to about the root of their number.
         let tolerance = Tolerance::relative(1e-5).absolute(1e-5 * (rows as f64).sqrt());
         tolerance.check(&actual[1], &expected.grad_gamma, &what);
         same_bits(&actual.concat(), &case.backward(&grad, None).concat(), "two runs");
@@ -221,6 +227,7 @@ fn backward_agrees_with_differences_of_the_forward_pass() {
             let y = rms_norm(x, gamma, eps.into()).y;
             y.iter().zip(&grad).map(|(y, grad)| y * grad).sum()
         };
+        // The tolerance of the comparison with the reference, and as much for the differences.
         let tolerance = Tolerance::relative(2e-5).absolute(2e-5);
         let of_x = differences(&x, 1e-5, |x| loss(x, &gamma));
         tolerance.check(&actual[0], &of_x, "differences of x");
