@@ -232,9 +232,12 @@ impl Stream {
         Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
     }
 
-    /// Waits for all work on the stream, for a release that is retried if this fails. Does not
-    /// break a capture that was begun outside of this crate.
-    pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
+    /// Waits for all work on the stream, in the action of a [`Context::release`], which is retried
+    /// if this fails. Does not break a capture that was begun outside of this crate.
+    ///
+    /// # Errors
+    /// If the stream captures, or the driver fails.
+    pub fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream lives, and the out pointer is valid.
         unsafe { call!(driver, cuStreamIsCapturing(self.raw(), &mut status)) }?;

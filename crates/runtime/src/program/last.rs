@@ -4,7 +4,7 @@
 //! on one stream. An event is recorded only when another stream must wait. Freeing waits for the
 //! stream.
 
-use retrograph_driver::{Error, Event, OutsideCapture, Result, Stream};
+use retrograph_driver::{Error, Event, OutsideCapture, Owner, Result, Stream};
 
 /// The stream of the last use of memory.
 #[derive(Default)]
@@ -55,5 +55,20 @@ impl LastUse {
     /// [`Error::RefusedDuringCapture`], or a failed driver call.
     pub(super) fn wait(&self) -> Result<()> {
         self.stream.as_ref().map_or(Ok(()), Stream::synchronize)
+    }
+
+    /// Drops `owners` after the last use, once a wait for it is possible.
+    pub(super) fn release_after(&self, mut owners: Vec<Owner>) {
+        let Some(stream) = self.stream.clone() else { return };
+        let context = stream.context().clone();
+        let mut stream = Some(stream);
+        context.release(move |driver| {
+            if let Some(stream) = &stream {
+                stream.wait_to_release(driver)?;
+            }
+            owners.clear();
+            stream = None;
+            Ok(())
+        });
     }
 }

@@ -97,6 +97,14 @@ impl BoundLibraryCall {
         }
     }
 
+    /// Keeps the code of the caller alive.
+    pub(super) fn code_owner(&self) -> Option<Owner> {
+        match &self.work {
+            Work::Closure(enqueue) => Some(Arc::new(Arc::clone(enqueue))),
+            Work::Gemm(..) | Work::Collectives(..) => None,
+        }
+    }
+
     /// Whether it is a group of collectives.
     pub(super) fn is_collective(&self) -> bool {
         matches!(self.work, Work::Collectives(..))

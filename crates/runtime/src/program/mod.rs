@@ -99,6 +99,7 @@ use blueprint::Blueprint;
 pub use buckets::{Bucket, Buckets, ShapeError};
 pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, ProgramCache};
 use control_ring::ControlRing;
+use error::is_lost;
 pub use error::{BuildError, StepError};
 use last::LastUse;
 use memory::Memory;
@@ -273,15 +274,21 @@ impl std::fmt::Debug for Program {
 }
 
 impl Drop for Program {
-    /// Waits for the last step before its memory is freed. A failure means that the context is
-    /// lost, so nothing runs any more.
+    /// Waits for the last step before its memory is freed. In a lost context nothing runs any
+    /// more. After another failure, such as a wait that a capture refuses, the step may still run,
+    /// so a release waits for it before it drops what the step accesses.
     fn drop(&mut self) {
         match self.last.wait() {
             Ok(()) => debug_assert!(
                 self.failed.is_some() || self.ring.as_ref().is_none_or(ControlRing::is_in_step),
                 "the device has taken other values than it was given"
             ),
-            Err(error) => tracing::debug!(%error, "no wait for the last step"),
+            Err(error) if is_lost(&error) => tracing::debug!(%error, "the last step is lost"),
+            Err(error) => {
+                tracing::debug!(%error, "the last step is waited for later");
+                let owners = self.memory.owners().chain(self.sequence.all_owners());
+                self.last.release_after(owners.chain(self.retired.owners()).collect());
+            }
         }
     }
 }

@@ -28,6 +28,12 @@ impl Retired {
         }
     }
 
+    /// All owners that are not dropped yet.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> {
+        let waiting = self.waiting.iter().flat_map(|(_, owners)| owners);
+        waiting.chain(&self.until_the_end).cloned()
+    }
+
     fn marked(&mut self, stream: &Stream) -> Result<Event> {
         let event = match self.events.pop() {
             Some(event) => event,

@@ -170,6 +170,12 @@ impl Sequence {
         owners.collect()
     }
 
+    /// As [`Self::owners`], with the code of library calls, which may own memory as well.
+    pub(super) fn all_owners(&self) -> impl Iterator<Item = Owner> {
+        let code = self.library_calls().filter_map(|(_, call)| call.code_owner());
+        self.owners().into_iter().chain(code)
+    }
+
     /// The library calls, with their operation names.
     pub(super) fn library_calls(&self) -> impl Iterator<Item = (&str, &BoundLibraryCall)> {
         self.steps.iter().filter_map(|step| match &step.command {

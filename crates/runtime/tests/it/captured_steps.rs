@@ -1,8 +1,13 @@
 //! Steps on a stream that another thread captures are refused, and no part of them is captured.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use retrograph_runtime::{CaptureMode, Error, Policy, Program, StepError, Stream};
+use retrograph_runtime::{
+    Bindings, CaptureMode, DeviceBuffer, Error, LibraryCall, Pass, Policy, Program, StepError,
+    Stream,
+};
 
 use crate::device::device;
 use crate::mlp::Mlp;
@@ -66,4 +71,60 @@ fn a_step_after_one_on_a_captured_stream_is_refused() {
     while_captured(&device.stream, || assert_not_started(&mut program, &other, &mlp));
     program.step(&other, &mlp.controls(1)).unwrap();
     assert_eq!(program.steps(), 2);
+}
+
+/// Memory of another library, which records when it is freed.
+struct Foreign {
+    memory: DeviceBuffer<f32>,
+    freed: Arc<AtomicBool>,
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        self.freed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn foreign_memory_outlives_the_last_step_of_a_program_that_is_dropped_in_a_capture() {
+    let device = device();
+    let stream = &device.stream;
+    let side = Stream::new(&device.context).unwrap();
+    for policy in [Policy::Eager, Policy::Hybrid, Policy::Capture] {
+        let freed = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+        let foreign = |at: usize| {
+            let memory = DeviceBuffer::zeroed(&device.context, 4).unwrap();
+            Arc::new(Foreign { memory, freed: Arc::clone(&freed[at]) })
+        };
+        let bound = |at: usize| {
+            let owner = foreign(at);
+            let address = owner.memory.address();
+            // SAFETY: the memory lives as long as its owner.
+            unsafe { DeviceBuffer::<f32>::from_raw(&device.context, address, 4, owner) }
+        };
+        let mut pass = Pass::new("copy");
+        let [x, y] = ["x", "y"].map(|name| pass.external::<f32>(name, 4));
+        pass.copy(x, y).unwrap();
+        let workspace = foreign(2);
+        let call = LibraryCall::new("fill", move |scope| {
+            let address = workspace.memory.address();
+            // SAFETY: the workspace has 4 words.
+            unsafe { scope.stream().memset_d32(address, 1, 4) }
+        });
+        // SAFETY: the call accesses only its own workspace.
+        unsafe { pass.library(call.reads(y)) }.unwrap();
+        let mut bindings = Bindings::new();
+        bindings.bind(x, &bound(0)).bind(y, &bound(1));
+        let mut program = build(&device, &pass, &bindings, policy).unwrap();
+        program.step(stream, &pass.controls()).unwrap();
+        drop((bindings, pass));
+        let is_freed = || freed.each_ref().map(|freed| freed.load(Ordering::Relaxed));
+        let graph = side.capture(CaptureMode::ThreadLocal, |_| {
+            drop(program);
+            assert_eq!(is_freed(), [false; 3], "{policy:?}");
+            Ok::<_, Error>(())
+        });
+        graph.unwrap();
+        assert_eq!(is_freed(), [true; 3], "{policy:?}");
+    }
 }
