@@ -109,8 +109,17 @@ impl Program {
         };
         let before = self.snapshot(stream)?;
         let outcome = self.compare(stream, controls, &bytes, &before);
-        self.restore(stream, &before)?;
-        outcome.map(|bytes| Admission { nodes, bytes })
+        let restored = self.restore(stream, &before);
+        match (outcome, restored) {
+            (Ok(bytes), Ok(())) => Ok(Admission { nodes, bytes }),
+            (Ok(_), Err(error)) => Err(error.into()),
+            (Err(cause), restored) => {
+                if let Err(error) = restored {
+                    tracing::warn!(%error, "the state was not restored after a failed admission");
+                }
+                Err(cause)
+            }
+        }
     }
 
     /// Builds the graph while the control block holds `controls`.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier};
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{CUresult, DriverTable};
 use retrograph_runtime::{
-    BuildError, CallError, CaptureMode, Driver, Error, GraphFailure, ModuleCache, Origin, Policy,
-    Program, Reason, Report, StepError, Strategy, Stream, WarmModules,
+    AdmitError, BuildError, CallError, CaptureMode, Driver, Error, GraphFailure, ModuleCache,
+    Origin, Policy, Program, Reason, Report, StepError, Strategy, Stream, WarmModules,
 };
 
 use retrograph_runtime::program::RETRY_AFTER;
@@ -231,6 +231,19 @@ fn an_admission_that_fails_leaves_every_step_its_controls() {
         bench.mlp.train(&mut program, &bench.device.stream, &buffers, 1..3);
         assert!(buffers.state(&bench.device.stream) == expected, "after launch {nth}");
     }
+}
+
+#[test]
+fn an_admission_that_fails_twice_reports_the_first_cause() {
+    let bench = Bench::new(0);
+    let buffers = bench.mlp.buffers(&bench.device.stream);
+    let mut program = bench.build(&buffers, Policy::Manual).unwrap();
+    bench.simulator.fail("cuGraphLaunch", 1, UNKNOWN).unwrap();
+    // Restoring the state fails as well.
+    bench.simulator.fail("cuMemcpyHtoDAsync_v2", 1, UNKNOWN).unwrap();
+    let error = program.admit(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
+    let AdmitError::Step(error) = &error else { panic!("{error}") };
+    assert_eq!(code_of(error.call()), Some(("cuGraphLaunch", UNKNOWN)), "{error}");
 }
 
 #[test]
