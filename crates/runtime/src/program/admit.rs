@@ -58,6 +58,19 @@ pub enum AdmitError {
         reason: UnreadableParams,
     },
 
+    /// The step did not run with the strategy of the program: with [`super::Policy::Auto`], a graph
+    /// fell back to an eager step, or its retry succeeded. See [`super::Report::last_failure`].
+    #[error(
+        "the strategy of the program is {expected}, but its step ran as {found}, so nothing was \
+         compared; see the report for a failure of the graph, and admit the program again"
+    )]
+    StrategyChanged {
+        /// The strategy before the step.
+        expected: Strategy,
+        /// The strategy of the step.
+        found: Strategy,
+    },
+
     /// A replayed and an eager step from the same state differ.
     #[error("after a replay bytes {bytes:?} of `{buffer}` differ from an eager step")]
     ReplayDiffers {
@@ -186,10 +199,13 @@ impl Program {
         before: &[Vec<u8>],
     ) -> Result<usize, AdmitError> {
         self.fill_transients_with_nan(stream)?;
-        let steps = self.steps;
+        let (steps, expected) = (self.steps, self.report.strategy);
         let outcome = self.step(stream, controls);
         self.steps = steps;
-        outcome?;
+        let found = outcome?.strategy;
+        if found != expected {
+            return Err(AdmitError::StrategyChanged { expected, found });
+        }
         let replayed = self.snapshot(stream)?;
         self.restore(stream, before)?;
         self.fill_transients_with_nan(stream)?;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::{CUcontext, CUfunction, CUgraph, CUresult, CUstream, DriverTable};
 use retrograph_runtime::program::RETRY_AFTER;
 use retrograph_runtime::{
-    BuildError, CaptureInvalidation, Error, GraphFailure, Policy, Reason, Strategy,
+    AdmitError, BuildError, CaptureInvalidation, Error, GraphFailure, Policy, Reason, Strategy,
 };
 
 use crate::device::assert_works;
@@ -67,6 +67,22 @@ fn a_graph_that_always_fails_is_given_up() {
     assert!(buffers.state(&bench.device.stream) == bench.expected(steps));
     drop(program);
     assert_eq!(bench.simulator.live(), before, "failed attempts leak nothing");
+}
+
+#[test]
+fn admission_of_a_graph_that_falls_back_compares_nothing() {
+    let bench = Bench::new(0);
+    let (buffers, stream) = (bench.mlp.buffers(&bench.device.stream), &bench.device.stream);
+    let mut program = bench.build(&buffers, Policy::Auto).unwrap();
+    let before = buffers.state(stream);
+    bench.simulator.fail("cuGraphLaunch", 1, UNKNOWN).unwrap();
+    match program.admit(stream, &bench.mlp.controls(0)).unwrap_err() {
+        AdmitError::StrategyChanged { expected, found } => {
+            assert_eq!((expected, found), (Strategy::Manual, Strategy::Eager));
+        }
+        error => panic!("{error}"),
+    }
+    assert!(buffers.state(stream) == before, "the state is restored");
 }
 
 #[test]
