@@ -43,23 +43,79 @@ pub(super) fn check_code(context: &Context, code: &[u8]) -> Result<(), CodeError
     }
 }
 
-/// Checks that an ELF file is as long as its section and program headers require.
+/// A table of an ELF header, and the parts of the file that its entries name. All numbers are
+/// offsets of fields: those of the table in the header, the others in an entry.
+struct ElfTable {
+    offset: u64,
+    entry_size: u64,
+    count: u64,
+    /// The least size of an entry.
+    least_entry_size: u64,
+    /// The type of an entry; a section of type [`SHT_NOBITS`] has no bytes in the file.
+    kind: u64,
+    nobits: Option<u64>,
+    data_offset: u64,
+    data_size: u64,
+}
+
+/// The type of a section without bytes in the file.
+const SHT_NOBITS: u64 = 8;
+
+/// The section headers and the program headers.
+const TABLES: [ElfTable; 2] = [
+    ElfTable {
+        offset: 40,
+        entry_size: 58,
+        count: 60,
+        least_entry_size: 64,
+        kind: 4,
+        nobits: Some(SHT_NOBITS),
+        data_offset: 24,
+        data_size: 32,
+    },
+    ElfTable {
+        offset: 32,
+        entry_size: 54,
+        count: 56,
+        least_entry_size: 56,
+        kind: 0,
+        nobits: None,
+        data_offset: 8,
+        data_size: 32,
+    },
+];
+
+/// Checks that an ELF file has its section and program headers, and the bytes of each section and
+/// segment.
 fn check_elf(code: &[u8]) -> Result<(), CodeError> {
-    let number = |at: usize, size: usize| -> Result<u64, CodeError> {
-        let needed = (at + size) as u64;
-        let bytes = code.get(at..at + size);
-        let bytes = bytes.ok_or(CodeError::Truncated { found: code.len(), needed })?;
+    let found = code.len();
+    // A sum that overflows saturates, and no file is so long.
+    let require = |start: u64, size: u64| {
+        let needed = start.saturating_add(size);
+        if needed > found as u64 { Err(CodeError::Truncated { found, needed }) } else { Ok(()) }
+    };
+    let number = |at: u64, size: u64| -> Result<u64, CodeError> {
+        require(at, size)?;
+        let bytes = &code[at as usize..(at + size) as usize];
         Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     };
     if number(4, 1)? != u64::from(ELF_CLASS_64) || number(18, 2)? != u64::from(MACHINE_CUDA) {
         return Err(CodeError::NoCode);
     }
-    // Offset, entry size and count of the section headers and of the program headers.
-    for [offset, size, count] in [[40, 58, 60], [32, 54, 56]] {
-        let (offset, size, count) = (number(offset, 8)?, number(size, 2)?, number(count, 2)?);
-        let needed = offset.saturating_add(size * count);
-        if needed > code.len() as u64 {
-            return Err(CodeError::Truncated { found: code.len(), needed });
+    for table in TABLES {
+        let (start, count) = (number(table.offset, 8)?, number(table.count, 2)?);
+        let entry_size = number(table.entry_size, 2)?;
+        if count > 0 && entry_size < table.least_entry_size {
+            return Err(CodeError::NoCode);
+        }
+        require(start, entry_size * count)?;
+        for entry in (0..count).map(|entry| start + entry * entry_size) {
+            if Some(number(entry + table.kind, 4)?) != table.nobits {
+                require(
+                    number(entry + table.data_offset, 8)?,
+                    number(entry + table.data_size, 8)?,
+                )?;
+            }
         }
     }
     Ok(())
@@ -69,14 +125,30 @@ fn check_elf(code: &[u8]) -> Result<(), CodeError> {
 mod tests {
     use super::*;
 
-    /// The header of a file with two sections at the end of 64 + 128 bytes.
+    const SECTIONS: usize = 64;
+    const SEGMENT: usize = SECTIONS + 2 * 64;
+    const DATA: usize = SEGMENT + 56;
+
+    /// A file of two section headers, a program header, 16 bytes of the first section and 8 of the
+    /// segment. The second section has no bytes.
     fn elf() -> Vec<u8> {
-        let mut code = vec![0_u8; 64 + 128];
+        let mut code = vec![0_u8; DATA + 16 + 8];
+        let mut put = |at: usize, value: usize| code[at] = u8::try_from(value).unwrap();
+        put(4, ELF_CLASS_64.into());
+        put(18, MACHINE_CUDA.into());
+        for (at, value) in [(40, SECTIONS), (58, 64), (60, 2), (32, SEGMENT), (54, 56), (56, 1)] {
+            put(at, value);
+        }
+        for (at, value) in [(4, 1), (24, DATA), (32, 16)] {
+            put(SECTIONS + at, value);
+        }
+        for (at, value) in [(4, SHT_NOBITS as usize), (24, DATA), (34, 1)] {
+            put(SECTIONS + 64 + at, value);
+        }
+        for (at, value) in [(8, DATA - 1), (32, 16 + 8 + 1)] {
+            put(SEGMENT + at, value);
+        }
         code[..4].copy_from_slice(ELF);
-        code[4] = ELF_CLASS_64;
-        code[18..20].copy_from_slice(&MACHINE_CUDA.to_le_bytes());
-        code[40] = 64;
-        (code[58], code[60]) = (64, 2);
         code
     }
 
@@ -87,6 +159,32 @@ mod tests {
         for length in 4..code.len() {
             let error = check_elf(&code[..length]).unwrap_err();
             assert!(matches!(error, CodeError::Truncated { found, .. } if found == length));
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_section_and_of_a_segment_are_required() {
+        for (size, end) in [(SECTIONS + 32, DATA), (SEGMENT + 32, DATA - 1)] {
+            let mut code = elf();
+            let bytes = code.len() - end + 1;
+            code[size] = u8::try_from(bytes).unwrap();
+            let needed = (end + bytes) as u64;
+            assert_eq!(check_elf(&code), Err(CodeError::Truncated { found: code.len(), needed }));
+        }
+    }
+
+    #[test]
+    fn wrong_numbers_are_errors_and_no_overflow() {
+        let fields = [32, 40, SECTIONS + 24, SECTIONS + 32, SEGMENT + 8, SEGMENT + 32];
+        for at in fields {
+            let mut code = elf();
+            code[at..at + 8].fill(0xff);
+            assert!(matches!(check_elf(&code), Err(CodeError::Truncated { .. })), "{at}");
+        }
+        for at in [54, 58] {
+            let mut code = elf();
+            code[at] = 8;
+            assert_eq!(check_elf(&code), Err(CodeError::NoCode), "entries of 8 bytes");
         }
     }
 
