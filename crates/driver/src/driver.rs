@@ -133,8 +133,12 @@ impl Driver {
         self.inner.version
     }
 
-    /// Converts the code of `call` into a result, with the driver's name and description of it.
-    pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<(), CallError> {
+    /// Converts the code of `call` into a result, with the driver's name and description of it, for
+    /// the action of a [`crate::Context::release`]. Elsewhere, use [`crate::Context::check`].
+    ///
+    /// # Errors
+    /// Unless `code` is success.
+    pub fn check(&self, call: &'static str, code: CUresult) -> Result<(), CallError> {
         check(&self.inner.table, call, code)
     }
 

@@ -6,6 +6,7 @@ mod broken_libraries;
 mod caching;
 mod captured_steps;
 mod collectives;
+mod communicators;
 mod cublas;
 mod cublas_handles;
 mod described;

@@ -110,6 +110,10 @@ impl Communicator {
     /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
     /// thread may call it; it can wait until graphs with collectives are dropped.
     ///
+    /// The abort frees the communicator, and a call in progress may still use it: no other thread
+    /// may be inside of [`Communicator::all_gather`] before its wait, of a build, or of an eager
+    /// step with collectives. Waits for a stream, and steps that are graphs, may be in progress.
+    ///
     /// It does not stop copy engines that wait for another rank ([`Communicator::allocate`]). If
     /// that rank has ended, such a stream never completes, and calls that synchronize with it do
     /// not return. Then end the process by `_exit`.
@@ -232,8 +236,8 @@ impl Communicator {
     /// Like [`check`], with NCCL's message. In a capture, the first failure is the cause.
     pub(super) fn check(&self, call: &'static str, code: ncclResult_t) -> Result<()> {
         let Err(code) = code.ok() else { return Ok(()) };
-        let Inner { table, comm, .. } = &*self.inner;
-        let text = if self.is_aborted() { String::new() } else { last_error(table, *comm) };
+        let mut text = String::new();
+        self.unless_aborted(|| text = last_error(&self.inner.table, self.inner.comm));
         Err(failure(call, code, &text))
     }
 }
@@ -267,9 +271,11 @@ impl Drop for Inner {
         if *self.aborted.get_mut() {
             return;
         }
-        let (table, comm, lost) = (self.table, self.comm, self.context.lost().is_some());
+        let (table, comm, context) = (self.table, self.comm, self.context.clone());
         self.context.release(move |_| {
-            // An abort also ends work that hangs, and does not wait for other ranks.
+            // An abort also ends work that hangs, and does not wait for other ranks. The context
+            // can be lost while a capture defers this release.
+            let lost = context.lost().is_some();
             let end = if lost { table.ncclCommAbort } else { table.ncclCommDestroy };
             // SAFETY: this is the last use of the communicator.
             let code = unsafe { end(comm) };
