@@ -8,10 +8,11 @@ use retrograph_driver_sim::Simulator;
 use retrograph_driver_sys::CUresult;
 use retrograph_nccl_sim::{Fault, FaultKind, inject};
 use retrograph_nccl_sys::{NcclTable, c_char, ncclComm_t, ncclResult_t, ncclUniqueId};
-use retrograph_runtime::{CaptureMode, Communicator, DeviceBuffer, Nccl, Ranks, UniqueId};
+use retrograph_runtime::{CaptureMode, Communicator, DeviceBuffer, Nccl, Ranks, Stream, UniqueId};
 
 use crate::device::{Device, device_of, driver_of};
 
+const UNKNOWN: CUresult = CUresult(999);
 const LOST: CUresult = CUresult(700);
 
 fn simulator() -> (Arc<Simulator>, Device) {
@@ -90,4 +91,21 @@ fn a_communicator_whose_context_is_lost_before_its_release_is_aborted() {
     captured.unwrap_err();
     assert_eq!(device.context.deferred_releases(), 0);
     assert_eq!(ABORTED.load(Ordering::SeqCst), 1, "destroying would wait for other ranks");
+}
+
+#[test]
+fn memory_of_collectives_that_cannot_be_freed_is_freed_later() {
+    let (simulator, device) = simulator();
+    let communicator = alone(&device, new_id(), |_| ());
+    let before = simulator.live();
+    let buffer = communicator.allocate::<f32>(4).unwrap();
+    // The first attempt, and the one that follows at once.
+    for nth in [1, 2] {
+        simulator.fail("cuCtxSynchronize", nth, UNKNOWN).unwrap();
+    }
+    drop(buffer);
+    assert_eq!(device.context.deferred_releases(), 1);
+    drop(Stream::new(&device.context).unwrap());
+    assert_eq!(device.context.deferred_releases(), 0);
+    assert_eq!(simulator.live(), before);
 }

@@ -79,12 +79,15 @@ impl Drop for Window {
         let (communicator, memory, window) =
             (self.communicator.clone(), self.memory as usize, self.window);
         let context = self.communicator.context().clone();
-        context.release(move |_| {
-            // Unmapping does not wait for work that uses the memory. After a lost context, there is
-            // no memory to free.
-            if communicator.context().synchronize().is_err() {
+        context.release(move |driver| {
+            // After a lost context, there is no memory to free.
+            if communicator.context().lost().is_some() {
                 return Ok(());
             }
+            // Unmapping does not wait for work that uses the memory.
+            // SAFETY: a release runs with the context current, and outside of captures.
+            let code = unsafe { (driver.table().cuCtxSynchronize)() };
+            driver.check("cuCtxSynchronize", code)?;
             let (table, comm) = communicator.raw();
             let registered = table.ncclCommWindowDeregister.filter(|_| !window.is_null());
             // An abort also deregisters windows.
