@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use retrograph_driver_sys::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult};
 
 use crate::context::Context;
@@ -19,7 +19,7 @@ struct Inner {
     context: Context,
     raw: CUevent,
     /// Whether it was last recorded on a capturing stream. Locked while the event is recorded or
-    /// waited for, after the capture lock.
+    /// queried, or a stream waits for it, after the capture lock.
     captured: Mutex<bool>,
 }
 
@@ -78,12 +78,14 @@ impl Event {
     }
 
     /// Makes the context current, unless this thread captures or the event is part of a capture.
-    fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+    /// While the returned lock is held, no other thread records the event.
+    fn bind_outside_capture(&self, operation: &'static str) -> Result<MutexGuard<'_, bool>> {
         self.context().bind_outside_capture(operation)?;
-        if *self.inner.captured.lock() && self.context().releases().capturing() {
+        let captured = self.inner.captured.lock();
+        if *captured && self.context().releases().capturing() {
             return Err(Error::RefusedDuringCapture { operation });
         }
-        Ok(())
+        Ok(captured)
     }
 
     /// Records the event, or waits for the stream if recording fails, so that later waits for the
@@ -103,7 +105,7 @@ impl Event {
     /// # Errors
     /// The fault of earlier work, or [`crate::Error::RefusedDuringCapture`].
     pub fn is_complete(&self) -> Result<bool> {
-        self.bind_outside_capture("querying an event")?;
+        let _unrecorded = self.bind_outside_capture("querying an event")?;
         // SAFETY: the event lives.
         match unsafe { (self.context().table().cuEventQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -111,12 +113,14 @@ impl Event {
         }
     }
 
-    /// Waits until the work before the event has finished.
+    /// Waits until the work before the event has finished. If another thread records the event in
+    /// a capture as the wait begins, the driver can refuse the wait and break that capture.
     ///
     /// # Errors
     /// As [`Event::is_complete`].
     pub fn synchronize(&self) -> Result<()> {
-        self.bind_outside_capture("waiting for an event")?;
+        // Not locked during the wait: other threads may record the event again meanwhile.
+        drop(self.bind_outside_capture("waiting for an event")?);
         // SAFETY: the event lives.
         unsafe { call!(self.context(), cuEventSynchronize(self.raw())) }
     }

@@ -1,12 +1,18 @@
 //! Safe calls of one thread on a stream that another thread captures.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use retrograph_driver::{
-    CaptureError, CaptureMode, DeviceBuffer, DeviceScalar, Error, Event, Graph, Stream,
+    CaptureError, CaptureMode, DeviceBuffer, DeviceScalar, Driver, Error, Event, Graph, Origin,
+    Stream,
 };
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sys::{CUevent, CUresult, CUstream, DriverTable};
 
-use crate::device::{Device, assert_works, capture_fill, device};
+use crate::device::{Device, assert_works, capture_fill, device, device_of};
 
 /// Captures a fill of `kept` on `stream` while another thread does `meanwhile`.
 fn capture_while(
@@ -121,4 +127,47 @@ fn a_thread_that_excludes_captures_joins_none() {
         side.synchronize().unwrap();
     });
     assert_eq!(graph.unwrap().nodes().unwrap().len(), 1);
+}
+
+#[test]
+fn an_event_is_not_recorded_while_it_is_queried() {
+    static QUERYING: AtomicBool = AtomicBool::new(false);
+    static RECORDED_MEANWHILE: AtomicBool = AtomicBool::new(false);
+    static TABLE: OnceLock<DriverTable> = OnceLock::new();
+    unsafe extern "C" fn slow_query(event: CUevent) -> CUresult {
+        QUERYING.store(true, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(100));
+        // SAFETY: passed on from the caller.
+        let code = unsafe { (TABLE.get().unwrap().cuEventQuery)(event) };
+        QUERYING.store(false, Ordering::SeqCst);
+        code
+    }
+    unsafe extern "C" fn record(event: CUevent, stream: CUstream) -> CUresult {
+        RECORDED_MEANWHILE.fetch_or(QUERYING.load(Ordering::SeqCst), Ordering::SeqCst);
+        // SAFETY: as above.
+        unsafe { (TABLE.get().unwrap().cuEventRecord)(event, stream) }
+    }
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let mut table = *TABLE.get_or_init(|| *simulator.table());
+    (table.cuEventQuery, table.cuEventRecord) = (slow_query, record);
+    let keep = Some(Arc::clone(&simulator) as _);
+    // SAFETY: the functions behave as those of the simulator, which is kept.
+    let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap();
+    let Device { context, stream } = device_of(&driver);
+    let kept = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
+    let event = Event::untimed(&context).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(event.is_complete().unwrap()));
+        while !QUERYING.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+            event.record(capturing.stream())?;
+            capturing.keep(kept.owner());
+            // SAFETY: the range is the whole buffer, which the graph keeps.
+            unsafe { capturing.stream().memset_d32(kept.address(), 9, kept.len()) }
+        });
+        assert_eq!(graph.unwrap().nodes().unwrap().len(), 1);
+    });
+    assert!(!RECORDED_MEANWHILE.load(Ordering::SeqCst));
 }
