@@ -80,8 +80,18 @@ impl Graph {
         if held.Height > 1 || held.Depth > 1 {
             return Ok(Err(UnreadableParams::Rows));
         }
-        let (target, source, bytes) = (held.dstDevice, held.srcDevice, held.WidthInBytes);
-        Ok(Ok(NodeParams::Memcpy(MemcpyParams { dst: target, src: source, bytes })))
+        // The first byte, of a side at an offset in bytes, rows and slices.
+        let start = |base: u64, [x, y, z]: [usize; 3], pitch: usize, rows: usize| {
+            let row = z.wrapping_mul(rows).wrapping_add(y);
+            base.wrapping_add(row.wrapping_mul(pitch).wrapping_add(x) as u64)
+        };
+        let from = [held.srcXInBytes, held.srcY, held.srcZ];
+        let to = [held.dstXInBytes, held.dstY, held.dstZ];
+        Ok(Ok(NodeParams::Memcpy(MemcpyParams {
+            dst: start(held.dstDevice, to, held.dstPitch, held.dstHeight),
+            src: start(held.srcDevice, from, held.srcPitch, held.srcHeight),
+            bytes: held.WidthInBytes,
+        })))
     }
 
     fn memset_params(&self, node: Node) -> Result<Result<NodeParams, UnreadableParams>> {

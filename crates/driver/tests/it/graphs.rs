@@ -1,10 +1,12 @@
 //! Manually built graphs.
 
+use retrograph_driver::graph::NodeParams;
 use retrograph_driver::{
-    Context, DeviceBuffer, DeviceIndex, Error, Graph, KernelArguments, KernelLaunch,
+    CaptureMode, Context, DeviceBuffer, DeviceIndex, Error, Graph, KernelArguments, KernelLaunch,
     LaunchGeometry, MemcpyParams, MemsetParams, NodeKind, UpdateOutcome,
 };
 use retrograph_driver_sim::Config;
+use retrograph_driver_sys::CUDA_MEMCPY3D;
 
 use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, load};
@@ -268,4 +270,37 @@ fn memory_nodes_are_refused_unless_allowed() {
     graph.allow_memory_nodes();
     graph.instantiate().unwrap().launch(&stream).unwrap();
     stream.synchronize().unwrap();
+}
+
+#[test]
+fn the_offsets_of_a_copied_box_are_part_of_its_addresses() {
+    let Device { context, stream } = device();
+    let values: Vec<u32> = (0..64).collect();
+    let source = DeviceBuffer::from_slice(&stream, &values).unwrap();
+    let target = DeviceBuffer::<u32>::zeroed(&context, 64).unwrap();
+    let copy = CUDA_MEMCPY3D {
+        srcXInBytes: 8,
+        srcY: 1,
+        srcPitch: 16,
+        dstXInBytes: 4,
+        dstY: 1,
+        dstZ: 1,
+        dstPitch: 16,
+        dstHeight: 2,
+        ..CUDA_MEMCPY3D::device_to_device(target.address(), source.address(), 8)
+    };
+    let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+        capturing.keep(source.owner());
+        capturing.keep(target.owner());
+        // SAFETY: the rows are inside the buffers, which the graph keeps.
+        let code = unsafe { (context.table().cuMemcpy3DAsync_v2)(&copy, capturing.stream().raw()) };
+        context.check("cuMemcpy3DAsync_v2", code)
+    });
+    let graph = graph.unwrap();
+    let [node] = graph.nodes().unwrap()[..] else { panic!("one copy is one node") };
+    let (from, to) = (source.address() + 16 + 8, target.address() + 3 * 16 + 4);
+    let expected = NodeParams::Memcpy(MemcpyParams { dst: to, src: from, bytes: 8 });
+    assert_eq!(graph.node_params(node).unwrap(), Ok(expected));
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(target.download_range(&stream, 12..16).unwrap(), [0, 6, 7, 0]);
 }
