@@ -218,6 +218,17 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A module has no entry point of this name.
+    #[error(
+        "the module has no entry point `{name}`{}; look up a name that its PTX declares `.entry`",
+        cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default()
+    )]
+    NoEntryPoint {
+        /// The name.
+        name: String,
+        /// The driver call; `None` for a name that no entry point can have.
+        cause: Option<Box<CallError>>,
+    },
     /// A library that an operation needs was not found.
     #[error("{library} was not found ({tried}); {advice}")]
     NoLibrary {
@@ -259,6 +270,7 @@ impl Error {
     pub fn call(&self) -> Option<&CallError> {
         match self {
             Self::Call(error) | Self::ContextLost { cause: error } => Some(error),
+            Self::NoEntryPoint { cause, .. } => cause.as_deref(),
             Self::CaptureLost { loss } => loss.first().map(|first| &first.error),
             _ => None,
         }

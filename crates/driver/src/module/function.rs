@@ -6,7 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::owner::Owner;
 
 /// A loaded image. Clones and functions share it; it is unloaded with the last of them.
@@ -32,8 +32,7 @@ impl Module {
     /// Looks up an entry point and its parameter sizes, if the driver reports them.
     ///
     /// # Errors
-    /// If there is no such entry point, or the driver fails;
-    /// [`crate::Error::RefusedDuringCapture`].
+    /// [`Error::NoEntryPoint`], [`Error::RefusedDuringCapture`], or a failed driver call.
     pub fn function(&self, name: &str) -> Result<Function> {
         self.look_up(name, None)
     }
@@ -50,10 +49,19 @@ impl Module {
     fn look_up(&self, name: &str, sizes: Option<&[usize]>) -> Result<Function> {
         let Loaded { context, raw: module } = &*self.inner;
         context.bind_outside_capture("looking up a function")?;
-        let symbol = CString::new(name).unwrap_or_default();
-        let mut raw = CUfunction::NULL;
+        let missing = |cause| Error::NoEntryPoint { name: name.to_owned(), cause };
+        // No entry point has an empty name, or one with a zero byte.
+        let symbol = CString::new(name).ok().filter(|symbol| !symbol.is_empty());
+        let symbol = symbol.ok_or_else(|| missing(None))?;
+        let (mut raw, find) = (CUfunction::NULL, context.table().cuModuleGetFunction);
         // SAFETY: module and name live, and the out pointer is valid.
-        unsafe { call!(context, cuModuleGetFunction(&mut raw, *module, symbol.as_ptr())) }?;
+        let code = unsafe { find(&mut raw, *module, symbol.as_ptr()) };
+        context.check("cuModuleGetFunction", code).map_err(|error| match error {
+            Error::Call(cause) if code == CUresult::CUDA_ERROR_NOT_FOUND => {
+                missing(Some(Box::new(cause)))
+            }
+            error => error,
+        })?;
         let parameters = match sizes {
             Some(sizes) => Some(sizes.to_vec()),
             None => parameter_sizes(context, raw)?,

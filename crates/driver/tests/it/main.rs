@@ -10,6 +10,7 @@ mod disturbers;
 mod graphs;
 mod lost_captures;
 mod lost_context;
+mod modules;
 mod scalars;
 mod streams;
 mod threads;

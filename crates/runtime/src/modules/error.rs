@@ -47,8 +47,8 @@ pub enum PrewarmError {
         /// The compiler's messages.
         log: String,
     },
-    /// An image lacks an entry point.
-    #[error("the image `{image}` has no function `{entry}`: {error}")]
+    /// An entry point of an image cannot be looked up.
+    #[error("the function `{entry}` of the image `{image}` cannot be used: {error}")]
     Entry {
         /// The image.
         image: String,

@@ -89,6 +89,7 @@ fn a_missing_entry_point_is_named() {
     let error = cache.prewarm(&requirements(&scale, "shrink"), |_| ()).unwrap_err();
     let PrewarmError::Entry { image, entry, error } = error else { panic!("{error}") };
     assert_eq!((image.as_str(), entry.as_str()), ("scale", "shrink"));
+    assert!(matches!(&error, Error::NoEntryPoint { name, .. } if name == "shrink"), "{error}");
     assert_eq!(error.call().unwrap().code.0, 500);
 }
 
