@@ -8,9 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_driver_sys::{
-    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream, CUstreamCaptureStatus,
-};
+use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream};
 
 use crate::call::CallError;
 use crate::context::Context;
@@ -220,28 +218,15 @@ impl Stream {
         unsafe { call!(self.context(), cuMemsetD32Async(target, pattern, words, stream)) }
     }
 
-    /// Whether the stream is being captured, by any thread.
-    ///
-    /// # Errors
-    /// [`Error::ContextLost`], or a failed driver call.
-    pub fn is_capturing(&self) -> Result<bool> {
-        self.context().bind()?;
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream lives, and the out pointer is valid.
-        unsafe { call!(self.context(), cuStreamIsCapturing(self.raw(), &mut status)) }?;
-        Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
-    }
-
     /// Waits for all work on the stream, in the action of a [`Context::release`], which is retried
     /// if this fails. Does not break a capture that was begun outside of this crate.
     ///
     /// # Errors
     /// If the stream captures, or the driver fails.
     pub fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream lives, and the out pointer is valid.
-        unsafe { call!(driver, cuStreamIsCapturing(self.raw(), &mut status)) }?;
-        if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
+        let (code, captures) = self.query_capture();
+        driver.check("cuStreamIsCapturing", code)?;
+        if captures {
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
             return driver.check("cuStreamSynchronize", code);
         }

@@ -1,6 +1,6 @@
 //! Testing and retiring a stream after a failed capture.
 
-use retrograph_driver_sys::CUstreamCaptureStatus;
+use retrograph_driver_sys::{CUresult, CUstreamCaptureStatus};
 
 use crate::error::{Error, Result};
 use crate::stream::Stream;
@@ -38,9 +38,18 @@ impl Stream {
     pub(crate) fn captures(&self) -> Result<bool> {
         let context = self.context();
         context.bind()?;
+        let (code, captures) = self.query_capture();
+        context.check("cuStreamIsCapturing", code)?;
+        Ok(captures)
+    }
+
+    /// The code of `cuStreamIsCapturing`, and whether the stream is in a capture, active or broken.
+    /// The context must be current.
+    pub(crate) fn query_capture(&self) -> (CUresult, bool) {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let query = self.context().table().cuStreamIsCapturing;
         // SAFETY: the stream lives, and the out pointer is valid.
-        unsafe { call!(context, cuStreamIsCapturing(self.raw(), &mut status)) }?;
-        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+        let code = unsafe { query(self.raw(), &mut status) };
+        (code, status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 }
