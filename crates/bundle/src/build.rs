@@ -56,8 +56,8 @@ pub enum BundleBuildError {
 }
 
 impl Bundle {
-    /// Assembles every image for each of its targets, with one process per core, writes the code to
-    /// a bundle at `path` atomically, reads it back and compares it.
+    /// Assembles every image for each of its targets, with one process per core, and writes the
+    /// code to a bundle at `path` as [`Bundle::write_verified`] does.
     ///
     /// The same images, targets and assembler give the same bytes.
     ///
@@ -85,27 +85,6 @@ impl Bundle {
         };
         let entries = assemble_all(&jobs, assembler, &maker)?;
         Ok(Self::write_verified(path, &entries)?)
-    }
-
-    /// Writes a bundle as [`Bundle::write`], reads it back and compares all code.
-    ///
-    /// # Errors
-    /// [`BundleError`].
-    pub fn write_verified(
-        path: impl AsRef<Path>,
-        entries: &[BundleEntry],
-    ) -> Result<Self, BundleError> {
-        let path = path.as_ref();
-        Self::write(path, entries)?;
-        let bundle = Self::open(path)?;
-        let mut space = Vec::new();
-        for (listed, entry) in bundle.index().iter().zip(entries) {
-            if bundle.read_code(listed, &mut space)? != entry.code {
-                let what = format!("other code of `{}` for {}", entry.name, entry.target);
-                return Err(BundleError::Corrupt { path: path.to_owned(), what });
-            }
-        }
-        Ok(bundle)
     }
 }
 

@@ -19,7 +19,6 @@
 //! Protect bundles like programs.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,16 +28,17 @@ use sha2::{Digest as _, Sha256};
 
 use crate::contents::Contents;
 use crate::digest::Digest;
-use crate::index::{BundleEntry, IndexEntry, checksum, write};
+use crate::index::{IndexEntry, checksum};
 use crate::regular_file::open_regular;
 
-const MAGIC: &[u8; 8] = b"RTGCODE\n";
-const FORMAT: u32 = 2;
+pub(crate) const MAGIC: &[u8; 8] = b"RTGCODE\n";
+pub(crate) const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 48;
-/// The longest index that is read.
-const MAX_INDEX_BYTES: u32 = 64 << 20;
-/// The longest code of one image; the images of the workspace take less than a megabyte each.
-const MAX_CODE_BYTES: u64 = 1 << 30;
+/// The longest index that is read or written.
+pub(crate) const MAX_INDEX_BYTES: u32 = 64 << 20;
+/// The longest code of one image that is read or written; the images of the workspace take less
+/// than a megabyte each.
+pub(crate) const MAX_CODE_BYTES: u64 = 1 << 30;
 
 /// A bundle that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,22 @@ pub enum BundleError {
         path: PathBuf,
         /// The defect.
         what: String,
+    },
+    /// The entries are too large to be read back; nothing was written.
+    #[error(
+        "the bundle {} was not written: {what} has {bytes} bytes, but at most {limit} can be read; \
+         split the bundle",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The code of an entry, or the index.
+        what: String,
+        /// Its length in bytes.
+        bytes: u64,
+        /// The largest length in bytes.
+        limit: u64,
     },
 }
 
@@ -141,51 +157,6 @@ impl Bundle {
     #[cfg(feature = "embedded-bundle")]
     pub fn embedded() -> Result<Self, BundleError> {
         Self::from_static(include_bytes!(env!("RETROGRAPH_BUNDLE")))
-    }
-
-    /// Writes a bundle atomically: readers see the old file or the new one. It has the permissions
-    /// of any new file.
-    ///
-    /// # Errors
-    /// [`BundleError::Io`].
-    pub fn write(path: impl AsRef<Path>, entries: &[BundleEntry]) -> Result<(), BundleError> {
-        let mut temporary = tempfile::Builder::new();
-        // A temporary file is otherwise readable by its owner only. The umask applies.
-        #[cfg(unix)]
-        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        Self::write_by(&temporary, path.as_ref(), entries)
-    }
-
-    /// As [`Bundle::write`], but only the owner can read and write the file.
-    ///
-    /// # Errors
-    /// [`BundleError::Io`].
-    pub fn write_private(
-        path: impl AsRef<Path>,
-        entries: &[BundleEntry],
-    ) -> Result<(), BundleError> {
-        Self::write_by(&tempfile::Builder::new(), path.as_ref(), entries)
-    }
-
-    fn write_by(
-        temporary: &tempfile::Builder<'_, '_>,
-        path: &Path,
-        entries: &[BundleEntry],
-    ) -> Result<(), BundleError> {
-        let folder = path.parent().filter(|folder| *folder != Path::new(""));
-        let write = || {
-            let mut file = temporary.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-            let index = write(entries);
-            file.write_all(MAGIC)?;
-            file.write_all(&FORMAT.to_le_bytes())?;
-            file.write_all(&u32::try_from(index.len()).unwrap_or(u32::MAX).to_le_bytes())?;
-            file.write_all(&Sha256::digest(&index))?;
-            file.write_all(&index)?;
-            entries.iter().try_for_each(|entry| file.write_all(&entry.code))?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().map_err(|source| io(path, source))
     }
 
     /// The file, or a description of a bundle in the program.
@@ -307,6 +278,6 @@ impl Bundle {
     }
 }
 
-fn io(path: &Path, source: std::io::Error) -> BundleError {
+pub(crate) fn io(path: &Path, source: std::io::Error) -> BundleError {
     BundleError::Io { path: path.to_owned(), source }
 }

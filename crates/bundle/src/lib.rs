@@ -10,6 +10,7 @@ mod contents;
 mod digest;
 mod index;
 mod regular_file;
+mod write;
 
 pub use assembler::{AssembleError, Assembler};
 pub use build::{BundleBuildError, BundleImage};

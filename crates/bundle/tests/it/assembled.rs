@@ -6,7 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use retrograph_bundle::{
-    AssembleError, Assembler, Bundle, BundleBuildError, BundleError, BundleImage, digest_of,
+    AssembleError, Assembler, Bundle, BundleBuildError, BundleEntry, BundleError, BundleImage,
+    digest_of,
 };
 use retrograph_ptx::SmTarget;
 
@@ -169,4 +170,35 @@ fn an_entry_of_another_bundle_is_an_error() {
     let listed = long.find(&digest_of(STORE), "sm_80".parse().unwrap()).unwrap();
     let error = short.unwrap().read_code(listed, &mut Vec::new()).unwrap_err();
     assert!(matches!(error, BundleError::Io { .. }), "{error}");
+}
+
+#[test]
+fn a_bundle_that_is_too_large_to_be_read_replaces_no_file() {
+    let (_folder, path, built) = build(COPY, &[image("store", STORE, &["sm_80"])]);
+    built.unwrap();
+    let before = fs::read(&path).unwrap();
+    let entry = |name: String, code: Vec<u8>| {
+        let (image, target) = (digest_of(STORE), "sm_80".parse().unwrap());
+        BundleEntry { name, image, target, producer: String::new(), code }
+    };
+    // Zeroed memory that nothing reads takes no place.
+    let long_code = entry("store".to_owned(), vec![0; (1 << 30) + 1]);
+    let long_name = entry("x".repeat(64 << 20), Vec::new());
+    for (entry, expected) in
+        [(long_code, "the code of `store` for sm_80"), (long_name, "the index")]
+    {
+        let entries = [entry];
+        for error in [
+            Bundle::write(&path, &entries).unwrap_err(),
+            Bundle::write_private(&path, &entries).unwrap_err(),
+            Bundle::write_verified(&path, &entries).unwrap_err(),
+        ] {
+            let BundleError::TooLarge { what, bytes, limit, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(what, expected);
+            assert!(bytes > limit, "{error}");
+        }
+    }
+    assert!(fs::read(&path).unwrap() == before);
 }
