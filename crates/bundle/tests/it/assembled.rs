@@ -140,7 +140,7 @@ fn without_an_assembler_the_error_names_its_path() {
     let path = folder.path().join("images.bundle");
     let nowhere = Assembler::at(folder.path().join("ptxas"));
     let error = Bundle::build(&path, &[image("store", STORE, &["sm_80"])], &nowhere).unwrap_err();
-    assert!(matches!(error, BundleBuildError::Assembler(AssembleError::Io { .. })), "{error}");
+    assert!(matches!(error, BundleBuildError::Assembler(AssembleError::Run { .. })), "{error}");
     assert!(error.to_string().contains("ptxas"), "{error}");
     // Nothing to assemble needs none.
     let images = [image("store", STORE, &[])];
@@ -160,6 +160,16 @@ fn an_assembler_that_makes_no_code_or_takes_too_long_is_an_error() {
     assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
     let error = slow.version().unwrap_err();
     assert!(matches!(error, AssembleError::TooSlow { .. }), "{error}");
+}
+
+#[test]
+fn a_file_of_the_assembler_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // The code is a folder.
+    let odd = program(folder.path(), r#"mkdir "$4""#);
+    let error = odd.assemble(STORE, "sm_80".parse().unwrap()).unwrap_err();
+    let AssembleError::File { path, .. } = &error else { panic!("{error}") };
+    assert!(path.ends_with("image.cubin"), "{error}");
 }
 
 #[test]
