@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use retrograph_ptx::{CannotRun, ImageForm, SmTarget};
 
@@ -88,22 +88,24 @@ impl Bundle {
     }
 }
 
-/// The code of all jobs, in their order.
+/// The code of all jobs, in their order. No job starts after one has failed. Jobs start in their
+/// order, so the first failure is the same each time.
 fn assemble_all(
     jobs: &[(&BundleImage, SmTarget)],
     assembler: &Assembler,
     maker: &str,
 ) -> Result<Vec<BundleEntry>, BundleBuildError> {
-    let next = AtomicUsize::new(0);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let results = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
+                while !failed.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some((image, target)) = jobs.get(index) else { return };
                     let result = assemble(image, *target, assembler, maker);
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     results.lock().expect("no holder of the lock panics").push((index, result));
                 }
             });

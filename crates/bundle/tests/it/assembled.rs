@@ -135,6 +135,28 @@ fn a_refused_image_is_named_with_target_and_messages_and_nothing_is_written() {
 }
 
 #[test]
+fn after_a_refused_image_no_other_is_assembled() {
+    // The first image is refused at once, and the others take a while.
+    let lines = r#"
+case "$1" in --version) echo version 1; exit;; esac
+echo run >> "$0.runs"
+grep -q "// 0$" "$2" && exit 3
+sleep 1; cp "$2" "$4""#;
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let images: Vec<_> = (0..4 * cores)
+        .map(|at| image(&format!("store {at}"), &format!("{STORE}// {at}\n"), &["sm_80"]))
+        .collect();
+    let (folder, _, built) = build(lines, &images);
+    let error = built.unwrap_err();
+    assert!(
+        matches!(&error, BundleBuildError::Assemble { image, .. } if image == "store 0"),
+        "{error}"
+    );
+    let runs = fs::read_to_string(folder.path().join("program.runs")).unwrap().lines().count();
+    assert!(runs < images.len(), "{runs}");
+}
+
+#[test]
 fn without_an_assembler_the_error_names_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("images.bundle");
