@@ -42,8 +42,8 @@ pub enum Warning {
     /// The cache on disk was not used.
     #[error("the cache on disk was not used: {0}")]
     Disk(DiskError),
-    /// The driver refused compiled code; the PTX was compiled instead.
-    #[error("`{image}` from {origin} was refused ({error}), so its PTX is compiled")]
+    /// The driver refused compiled code; the next source was tried instead, and the PTX last.
+    #[error("`{image}` from {origin} was refused ({error}), so the next source is tried")]
     Refused {
         /// The image.
         image: String,

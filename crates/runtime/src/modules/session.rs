@@ -135,11 +135,15 @@ impl<'s> Session<'s> {
         space: &mut Vec<u8>,
     ) -> Result<Option<(Module, Source)>, PrewarmError> {
         let bad = |source| PrewarmError::Bundle { image: wanted.name.clone(), source };
-        if let Some(code) = stored::in_bundles(self.cache, wanted, space).map_err(bad)? {
+        let mut is_listed = false;
+        for (bundle, listed) in stored::in_bundles(self.cache, wanted) {
+            is_listed = true;
+            let code = bundle.read_code(listed, space).map_err(bad)?;
             if let Some(module) = self.accept(wanted, code, Source::Bundle)? {
                 return Ok(Some((module, Source::Bundle)));
             }
-        } else if !self.cache.options().bundles.is_empty() {
+        }
+        if !is_listed && !self.cache.options().bundles.is_empty() {
             let (image, device) = (wanted.name.clone(), self.context().device_target());
             self.warn(Warning::NotInBundle { image, device });
         }

@@ -1,20 +1,19 @@
 //! Stored code: in a bundle, or in the cache on disk.
 
-use retrograph_bundle::BundleError;
+use retrograph_bundle::{Bundle, IndexEntry};
 
 use super::cache::ModuleCache;
 use super::disk::{CodeKey, DiskError};
 use super::image::Wanted;
 
-/// The verified code of an image in the bundles, read into `space`.
-pub(super) fn in_bundles<'s>(
-    cache: &ModuleCache,
+/// The bundles that list an image for the device, in their order, with its entry.
+pub(super) fn in_bundles<'c>(
+    cache: &'c ModuleCache,
     wanted: &Wanted<'_>,
-    space: &'s mut Vec<u8>,
-) -> Result<Option<&'s [u8]>, BundleError> {
-    let (bundles, device) = (&cache.options().bundles, cache.context().device_target());
-    let found = bundles.iter().find_map(|one| Some((one, one.find(&wanted.digest, device)?)));
-    found.map(|(bundle, listed)| bundle.read_code(listed, space)).transpose()
+) -> impl Iterator<Item = (&'c Bundle, &'c IndexEntry)> + use<'c> {
+    let (digest, device) = (wanted.digest, cache.context().device_target());
+    let bundles = cache.options().bundles.iter();
+    bundles.filter_map(move |bundle| Some((bundle, bundle.find(&digest, device)?)))
 }
 
 /// The verified code of an image in the cache on disk, read into `space`.

@@ -165,6 +165,15 @@ fn code_that_the_driver_refuses_is_compiled_from_ptx() {
 }
 
 #[test]
+fn the_next_bundle_is_tried_if_the_driver_refuses_the_code_of_one() {
+    let (_refused_folder, refused) = bundle(&[entry("scale", SCALE, "this is no image")]);
+    let (_good_folder, good) = bundle(&both());
+    let bundles = [refused, good].map(|path| Bundle::open(path).unwrap()).to_vec();
+    let warm = warm_two(&bench(), CacheOptions { bundles, ..CacheOptions::default() }).unwrap();
+    assert_warm(&warm, Source::Bundle, &["`scale` from bundle was refused"]);
+}
+
+#[test]
 fn a_refused_bundle_does_not_keep_the_disk_from_being_asked() {
     let (_folder, path) = bundle(&[entry("scale", SCALE, "this is no image")]);
     let cache = tempfile::tempdir().unwrap();
