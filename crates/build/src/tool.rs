@@ -40,8 +40,9 @@ fn named(variable: &'static str, variables: Variables<'_>) -> Result<Option<Path
         return Ok(None);
     };
     let path = PathBuf::from(value);
-    // A bare name is looked up in `PATH`.
-    if path.components().count() == 1 && !path.is_file() {
+    // A bare name is never the file of that name in the working directory: starting it would
+    // search `PATH` as well.
+    if path.components().count() == 1 {
         let name = path.to_string_lossy().into_owned();
         let found = in_folders(&name, folders(variables));
         return found.map(Some).ok_or(Error::ToolAbsent { variable, path });

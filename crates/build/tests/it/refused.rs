@@ -40,7 +40,8 @@ fn without_ptxas_a_required_assembly_is_an_error() {
 #[test]
 fn a_variable_that_names_no_file_is_an_error_even_if_the_tool_is_elsewhere() {
     for variable in ["NVCC", "RETROGRAPH_PTXAS"] {
-        for value in ["nowhere/tool", "no-such-tool"] {
+        // The last is a file in the working directory, which is not searched for bare names.
+        for value in ["nowhere/tool", "no-such-tool", "Cargo.toml"] {
             let place = Place::new().with_tools();
             let bin = place.path("bin");
             let place = place.set("PATH", bin).set(variable, value);
