@@ -65,16 +65,13 @@ pub enum LoadError {
     },
 }
 
-/// The tried names; for a name chosen by the caller, also the reason of the failure.
+/// The tried names, each with the reason of its failure.
 fn tried_names(tried: &[(String, String)]) -> String {
-    match tried {
-        [(name, reason)] if reason.contains(name.as_str()) => reason.clone(),
-        [(name, reason)] => format!("{name}: {reason}"),
-        several => {
-            let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
-            format!("tried {}", names.join(", "))
-        }
-    }
+    let texts = tried.iter().map(|(name, reason)| match reason.contains(name.as_str()) {
+        true => reason.clone(),
+        false => format!("{name}: {reason}"),
+    });
+    texts.collect::<Vec<_>>().join("; ")
 }
 
 impl DriverTable {
@@ -82,6 +79,9 @@ impl DriverTable {
     ///
     /// The library is never unloaded, so the functions are valid for the rest of the process.
     /// Nothing is initialized: `cuInit` is the caller's first call.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
     ///
     /// ```
     /// use retrograph_driver_sys::{DriverTable, LoadError};
@@ -113,6 +113,9 @@ impl DriverTable {
     /// # Safety
     /// The library is a CUDA driver: whatever it exports under the name of a function of this
     /// table has that function's signature, and its initializers are sound to run.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
     pub unsafe fn load_from(path: &Path) -> Result<Self, LoadError> {
         let name = path.display().to_string();
         // SAFETY: the caller guarantees that running the library's initializers is sound.
@@ -129,6 +132,9 @@ impl DriverTable {
     /// # Safety
     /// Every address that `resolve` returns is a driver function of that name, and stays valid for
     /// as long as the table or a copy of it is used.
+    ///
+    /// # Errors
+    /// [`LoadError`], except [`LoadError::NotFound`].
     pub unsafe fn load_with(
         library: &str,
         mut resolve: impl FnMut(&CStr) -> *const c_void,

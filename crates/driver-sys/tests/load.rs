@@ -43,6 +43,14 @@ fn a_missing_library_error_lists_the_tried_names() {
 }
 
 #[test]
+fn each_tried_name_has_its_reason() {
+    let one = ("libcuda.so.1".to_owned(), "libcuda.so.1: file too short".to_owned());
+    let other = ("libcuda.so".to_owned(), "no such file".to_owned());
+    let error = LoadError::NotFound { tried: vec![one, other] }.to_string();
+    assert!(error.contains("(libcuda.so.1: file too short; libcuda.so: no such file)"), "{error}");
+}
+
+#[test]
 fn a_chosen_file_that_cannot_be_loaded_says_why() {
     let file = std::env::temp_dir().join(format!("no-driver-{}.so", std::process::id()));
     std::fs::write(&file, "this is text").unwrap();
