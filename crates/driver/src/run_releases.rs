@@ -8,10 +8,17 @@ use crate::error::{Error, Result};
 use crate::release::Release;
 
 impl Context {
-    /// Releases an object by `action`, now or after the captures in progress. `action` runs with
-    /// the context current, and is retried later if it fails.
+    /// Releases an object by `action`, now or after the captures in progress. For objects of
+    /// libraries that live in this context, such as a cuBLAS handle.
     ///
-    /// For objects of libraries that live in this context, such as a cuBLAS handle.
+    /// `action` runs with the context current, unless the context is lost. Meanwhile, no stream of
+    /// the context begins or joins a capture. If the release is deferred or retried, another thread
+    /// may run it.
+    ///
+    /// If `action` fails, it must have released nothing. It is retried after later releases, and
+    /// when the context ends. After four attempts it is dropped, which leaks the object and logs an
+    /// error. In a lost context, it is attempted once more and then dropped. An `action` that keeps
+    /// the context alive delays its end, so it is retried only after later releases.
     pub fn release<F>(&self, action: F)
     where
         F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
