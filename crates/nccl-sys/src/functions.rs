@@ -38,7 +38,9 @@ macro_rules! nccl_functions {
                 fn ncclCommInitRank(
                     comm: *mut $crate::ncclComm_t, ranks: i32, id: $crate::ncclUniqueId, rank: i32
                 ) -> $crate::ncclResult_t;
-                /// Completes all operations. All ranks must call it before they destroy.
+                /// Begins to end all operations. Optional: `ncclCommDestroy` does it otherwise.
+                /// `ncclCommGetAsyncError` writes `ncclInProgress` until all ranks have completed
+                /// theirs; destroy the communicator after that.
                 fn ncclCommFinalize(comm: $crate::ncclComm_t) -> $crate::ncclResult_t;
                 /// Frees a communicator. It waits for the graphs that its operations were captured
                 /// into.

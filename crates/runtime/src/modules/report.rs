@@ -82,8 +82,7 @@ pub enum Warning {
         /// Its message.
         reason: String,
     },
-    /// A worker process exceeded its time timeout and was killed; the driver compiled in this
-    /// process.
+    /// A worker process exceeded its timeout and was killed; the driver compiled in this process.
     #[error(
         "a compiler process took longer than {timeout:?}{} and was killed, so the driver compiles \
          in this process; see `CompileOptions::timeout`",
@@ -92,7 +91,7 @@ pub enum Warning {
     TooSlow {
         /// The image, or `None` if the process did not start in time.
         image: Option<String>,
-        /// The time timeout.
+        /// The timeout.
         timeout: Duration,
     },
 }
