@@ -255,6 +255,14 @@ pub enum Error {
         /// The meaning of the code, and the message of the library.
         message: std::borrow::Cow<'static, str>,
     },
+    /// A function of a library was not called, since it would fail.
+    #[error("{call} was not called: {reason}")]
+    NotCalled {
+        /// The function, or the library.
+        call: &'static str,
+        /// Why, and what to do.
+        reason: std::borrow::Cow<'static, str>,
+    },
     /// A file could not be written.
     #[error("{path} could not be written: {reason}")]
     File {

@@ -218,7 +218,7 @@ impl GemmProblem {
     /// Checks that cuBLAS can compute the product.
     ///
     /// # Errors
-    /// [`Error::Library`] if a size exceeds 2^31 - 1.
+    /// [`Error::NotCalled`] if a size exceeds 2^31 - 1.
     pub(crate) fn check(&self) -> Result<()> {
         self.by_columns().map(drop)
     }
@@ -227,10 +227,12 @@ impl GemmProblem {
     /// column-major order, so `c = a · b` becomes `cᵀ = bᵀ · aᵀ`; the first operand is `b`.
     fn by_columns(&self) -> Result<GemmArguments> {
         let size = |value: usize| {
-            let too_large = |_| Error::Library {
+            let too_large = |_| Error::NotCalled {
                 call: "cublasGemmEx",
-                status: 7,
-                message: "a size of the product is more than 2^31 - 1".into(),
+                reason: format!(
+                    "a size of the product is {value}, but at most 2^31 - 1; split the product"
+                )
+                .into(),
             };
             c_int::try_from(value).map_err(too_large)
         };

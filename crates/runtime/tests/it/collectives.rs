@@ -239,6 +239,7 @@ fn memory_of_a_communicator_is_freed_also_after_an_abort() {
             if aborts {
                 rank.communicator.abort();
                 let error = rank.communicator.allocate::<u8>(1).unwrap_err();
+                assert!(matches!(error, Error::NotCalled { .. }), "{error}");
                 assert!(error.to_string().contains("aborted"), "{error}");
             }
             drop(buffer);
@@ -352,6 +353,7 @@ fn ranks_that_do_not_exist_are_refused() {
         let id = nccl.unique_id().unwrap();
         let error = Communicator::join(&nccl, &device.context, id, ranks).unwrap_err();
         let named = format!("no rank {rank} among {count}");
+        assert!(matches!(error, Error::NotCalled { .. }), "{error}");
         assert!(error.to_string().contains(&named), "{error}");
     }
 }

@@ -38,8 +38,8 @@ impl Communicator {
     /// Joins the communicator `id` on the device of `context`. Waits until all ranks have joined.
     ///
     /// # Errors
-    /// [`Error::Library`] if NCCL fails or ranks disagree on their number,
-    /// [`Error::RefusedDuringCapture`] during a capture.
+    /// [`Error::Library`] if NCCL fails or ranks disagree on their number, [`Error::NotCalled`] if
+    /// there is no such rank, [`Error::RefusedDuringCapture`] during a capture.
     pub fn join(nccl: &Nccl, context: &Context, id: UniqueId, ranks: Ranks) -> Result<Self> {
         context.bind_outside_capture("joining a communicator")?;
         let table = *nccl.table();
@@ -78,7 +78,7 @@ impl Communicator {
     /// Returns the first error that collectives met while they ran.
     ///
     /// # Errors
-    /// [`Error::Library`] with NCCL's message, also after an abort.
+    /// [`Error::Library`] with NCCL's message, or [`Error::NotCalled`] after an abort.
     pub fn require_healthy(&self) -> Result<()> {
         let Inner { table, comm, aborted, .. } = &*self.inner;
         let aborted = aborted.lock();
@@ -135,8 +135,8 @@ impl Communicator {
     /// same order relative to all other collectives.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] if the buffer has no equal blocks, [`Error::Library`], or if the
-    /// device fails.
+    /// [`Error::LengthMismatch`] if the buffer has no equal blocks, [`Error::Library`],
+    /// [`Error::NotCalled`] after an abort, or if the device fails.
     pub fn all_gather<T: Element>(&self, stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<()> {
         let stream = stream.outside_capture("a collective")?;
         self.inner.context.same(stream.context(), "the stream")?;
@@ -243,8 +243,8 @@ impl Communicator {
 }
 
 fn was_aborted() -> Error {
-    let message = "the communicator was aborted".into();
-    Error::Library { call: "ncclCommAbort", status: 0, message }
+    let reason = "the communicator was aborted; join another one".into();
+    Error::NotCalled { call: "NCCL", reason }
 }
 
 /// Returns NCCL's message about its last error.
@@ -292,8 +292,11 @@ fn numbers(ranks: Ranks) -> Result<(i32, i32)> {
     match (i32::try_from(ranks.rank), i32::try_from(ranks.world_size)) {
         (Ok(rank), Ok(count)) if ranks.is_valid() => Ok((rank, count)),
         _ => {
-            let text = format!("there is no rank {} among {}", ranks.rank, ranks.world_size);
-            Err(failure("ncclCommInitRank", ncclResult_t::ncclInvalidArgument, &text))
+            let Ranks { rank, world_size } = ranks;
+            let reason = format!(
+                "there is no rank {rank} among {world_size}; ranks count from 0, up to 2^31 - 1"
+            );
+            Err(Error::NotCalled { call: "ncclCommInitRank", reason: reason.into() })
         }
     }
 }

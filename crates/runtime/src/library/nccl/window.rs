@@ -17,7 +17,8 @@ impl Communicator {
     /// All ranks must call it with the same size, in the same order relative to all collectives.
     ///
     /// # Errors
-    /// [`Error::Library`], [`Error::OutOfMemory`], or if the device fails.
+    /// [`Error::Library`], [`Error::NotCalled`] after an abort, [`Error::OutOfMemory`], or if the
+    /// device fails.
     pub fn allocate<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         let context = self.context();
         context.bind_outside_capture("allocating memory for collectives")?;
