@@ -129,13 +129,13 @@ impl Warp {
     pub(super) fn exit(&mut self, mask: u32) -> Result<(), Deadlock> {
         self.live &= !mask;
         self.active &= !mask;
-        if self.active != 0 {
-            self.pc += 1;
-            return Ok(());
-        }
         // Groups that waited for the ended lanes retry.
         for group in &mut self.groups {
             (group.waits, group.parked) = (false, false);
+        }
+        if self.active != 0 {
+            self.pc += 1;
+            return Ok(());
         }
         if self.groups.is_empty() { Ok(()) } else { self.regroup() }
     }

@@ -55,6 +55,22 @@ fn lanes_that_have_exited_are_not_expected() {
 }
 
 #[test]
+fn waiting_lanes_retry_if_a_part_of_the_running_group_exits() {
+    // Lanes 0 to 7 wait for lanes 24 to 31, which exit while lanes 8 to 23 continue.
+    let body = "mov.u32 %r9, 40;
+        setp.lt.u32 %p1, %r0, 8;
+        setp.ge.u32 %p2, %r0, 24;
+        @!%p1 bra HIGH;
+        shfl.sync.bfly.b32 %r9, %r0, 1, 31, 0xff0000ff;
+        bra MEET;
+        HIGH:
+        @%p2 ret;
+        MEET: bar.warp.sync 0x00ffffff;";
+    let want = (0..24).map(|lane| if lane < 8 { lane ^ 1 } else { 40 });
+    assert!(run(body, 32)[..24].iter().copied().eq(want));
+}
+
+#[test]
 fn a_shuffle_gathers_lanes_that_have_diverged() {
     // Lanes reach the shuffle by two paths, one of which branches to it directly.
     let body = "mov.u32 %r5, %r0;
