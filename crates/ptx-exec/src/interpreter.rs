@@ -13,7 +13,7 @@ use super::fault::FaultKind;
 use super::operation::{Next, Operation, Outcome};
 use super::program::Program;
 use super::registers::{ActiveLanes, RegisterFile};
-use super::warp::Warp;
+use super::warp::{Deadlock, Warp};
 
 /// Why a warp stopped running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +180,24 @@ interpreter!(
     avx512
 );
 
+/// Called when all groups of a warp wait. Releases groups at warp barriers; if there are none,
+/// returns why the warp stops. Out of line, to keep the interpreter small.
+#[cold]
+#[inline(never)]
+fn resolve_deadlock(machine: &Machine<'_>, warp: &mut Warp) -> Option<Pause> {
+    if warp.release_barrier() {
+        if let Some(races) = &machine.memories.races {
+            races.warp_barrier(machine.memories.warp);
+        }
+        return None;
+    }
+    if warp.is_parked() {
+        return Some(Pause::Stalled);
+    }
+    let lane = warp.live.trailing_zeros() & 31;
+    Some(Pause::Fault(FaultKind::BarrierDivergence, lane))
+}
+
 /// # Safety
 ///
 /// As for [`Interpreter`].
@@ -211,11 +229,10 @@ unsafe fn interpret(
         ($result:expr) => {
             match $result {
                 Ok(value) => value,
-                Err(_) if warp.is_parked() => pause!(Pause::Stalled),
-                Err(_) => {
-                    let lane = warp.live.trailing_zeros() & 31;
-                    pause!(Pause::Fault(FaultKind::BarrierDivergence, lane))
-                }
+                Err(Deadlock) => match resolve_deadlock(machine, warp) {
+                    None => continue,
+                    Some(pause) => pause!(pause),
+                },
             }
         };
     }
@@ -272,7 +289,7 @@ unsafe fn interpret(
                 Operation::WarpWide(operation) => {
                     let outcome = or_fault!(operation.execute(machine, warp, lanes));
                     if outcome == Outcome::MembersMissing {
-                        or_deadlock!(warp.wait());
+                        or_deadlock!(operation.wait(warp, lanes));
                         continue;
                     }
                 }

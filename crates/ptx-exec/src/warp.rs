@@ -11,15 +11,25 @@ use super::block::scramble;
 use super::call_stack::CallStacks;
 use super::warpgroup::Products;
 
+/// What a group waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It can run.
+    Nothing,
+    /// Lanes of other groups, at the same instruction.
+    Lanes,
+    /// The members of `bar.warp.sync`, also at other instructions.
+    WarpBarrier { members: u32 },
+    /// An mbarrier.
+    Mbarrier,
+}
+
 /// Lanes at the same instruction.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     pc: u32,
     lanes: u32,
-    /// Whether it waits at a synchronizing instruction for lanes of other groups.
-    waits: bool,
-    /// Whether it waits for an mbarrier.
-    parked: bool,
+    wait: Wait,
 }
 
 /// The control state of a warp.
@@ -99,7 +109,7 @@ impl Warp {
             self.pc += 1;
             return;
         } else {
-            self.add(Group { pc: target, lanes: taken, waits: false, parked: false });
+            self.add(Group { pc: target, lanes: taken, wait: Wait::Nothing });
             self.active = rest;
             self.pc += 1;
         }
@@ -117,7 +127,7 @@ impl Warp {
         targets: Vec<(usize, u32)>,
     ) -> Result<(), Deadlock> {
         for (lane, pc) in targets {
-            self.add(Group { pc, lanes: 1 << lane, waits: false, parked: false });
+            self.add(Group { pc, lanes: 1 << lane, wait: Wait::Nothing });
         }
         self.active &= !mask;
         self.pc += 1;
@@ -131,7 +141,7 @@ impl Warp {
         self.active &= !mask;
         // Groups that waited for the ended lanes retry.
         for group in &mut self.groups {
-            (group.waits, group.parked) = (false, false);
+            group.wait = Wait::Nothing;
         }
         if self.active != 0 {
             self.pc += 1;
@@ -142,33 +152,63 @@ impl Warp {
 
     /// Makes the running group wait at its instruction for lanes of other groups.
     pub(super) fn wait(&mut self) -> Result<(), Deadlock> {
-        self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: false });
-        self.active = 0;
-        self.regroup()
+        self.wait_for(Wait::Lanes)
+    }
+
+    /// Makes the running group wait at `bar.warp.sync`.
+    pub(super) fn wait_at_barrier(&mut self, members: u32) -> Result<(), Deadlock> {
+        self.wait_for(Wait::WarpBarrier { members })
     }
 
     /// Makes the running group wait at its instruction for an mbarrier.
     pub(super) fn park(&mut self) -> Result<(), Deadlock> {
-        self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: true });
+        self.wait_for(Wait::Mbarrier)
+    }
+
+    fn wait_for(&mut self, wait: Wait) -> Result<(), Deadlock> {
+        self.add(Group { pc: self.pc, lanes: self.active, wait });
         self.active = 0;
         self.regroup()
     }
 
+    /// Called after a [`Deadlock`]. Releases the groups that have reached a `bar.warp.sync` with
+    /// the same members at different instructions, and selects the group to run. Returns whether a
+    /// group was released.
+    #[cold]
+    pub(super) fn release_barrier(&mut self) -> bool {
+        let mut released = false;
+        for index in 0..self.groups.len() {
+            let wait = self.groups[index].wait;
+            let Wait::WarpBarrier { members } = wait else { continue };
+            let waiting = self.groups.iter().filter(|group| group.wait == wait);
+            let arrived = waiting.fold(0, |lanes, group| lanes | group.lanes);
+            if members & self.live & !arrived != 0 {
+                continue;
+            }
+            for group in self.groups.iter_mut().filter(|group| group.wait == wait) {
+                (group.pc, group.wait) = (group.pc + 1, Wait::Nothing);
+            }
+            released = true;
+        }
+        released && self.regroup().is_ok()
+    }
+
     /// Whether some lanes wait for an mbarrier.
     pub(super) fn is_parked(&self) -> bool {
-        self.groups.iter().any(|group| group.parked)
+        self.groups.iter().any(|group| group.wait == Wait::Mbarrier)
     }
 
     /// The instructions at which lanes wait for an mbarrier.
     pub(super) fn parked_at(&self) -> impl Iterator<Item = u32> {
-        self.groups.iter().filter(|group| group.parked).map(|group| group.pc)
+        let parked = self.groups.iter().filter(|group| group.wait == Wait::Mbarrier);
+        parked.map(|group| group.pc)
     }
 
     /// Makes lanes that wait for an mbarrier retry. With `gives_up`, their wait gives up once if
     /// the mbarrier has not changed.
     pub(super) fn unpark(&mut self, gives_up: bool) {
-        for group in self.groups.iter_mut().filter(|group| group.parked) {
-            (group.waits, group.parked) = (false, false);
+        for group in self.groups.iter_mut().filter(|group| group.wait == Wait::Mbarrier) {
+            group.wait = Wait::Nothing;
             if gives_up {
                 self.gives_up |= group.lanes;
             }
@@ -194,10 +234,11 @@ impl Warp {
                 return Ok(());
             }
             _ if self.active == 0 => {}
-            _ => self.add(Group { pc: self.pc, lanes: self.active, waits: false, parked: false }),
+            _ => self.add(Group { pc: self.pc, lanes: self.active, wait: Wait::Nothing }),
         }
         self.merge();
-        let runnable = self.groups.iter().enumerate().filter(|(_, group)| !group.waits);
+        let runnable =
+            self.groups.iter().enumerate().filter(|(_, group)| group.wait == Wait::Nothing);
         let chosen = if ahead {
             runnable.max_by_key(|(_, group)| group.pc)
         } else {
@@ -227,7 +268,7 @@ impl Warp {
             if same {
                 kept.lanes |= next.lanes;
                 // The merged group may contain all lanes that a group waited for.
-                (kept.waits, kept.parked) = (false, false);
+                kept.wait = Wait::Nothing;
             }
             same
         });

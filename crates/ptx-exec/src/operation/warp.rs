@@ -11,7 +11,7 @@ use crate::cross::{
 use crate::interpreter::Machine;
 use crate::program::LANES;
 use crate::registers::{ActiveLanes, Offset};
-use crate::warp::Warp;
+use crate::warp::{Deadlock, Warp};
 
 /// How `shfl` finds the source lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,24 @@ impl<R: Copy> WarpWide<R> {
 }
 
 impl WarpWide<Offset> {
+    /// Makes the running group wait for the missing members.
+    ///
+    /// # Safety
+    ///
+    /// As for [`WarpWide::execute`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn wait(&self, warp: &mut Warp, lanes: ActiveLanes) -> Result<(), Deadlock> {
+        match *self {
+            Self::Barrier { members } => {
+                // SAFETY: decoding ensures the width of the register.
+                let members = unsafe { lanes.file.read::<u32>(members) };
+                warp.wait_at_barrier(members[lanes.first()])
+            }
+            _ => warp.wait(),
+        }
+    }
+
     /// Executes the operation in the active lanes once all members have arrived.
     ///
     /// # Safety

@@ -1,6 +1,8 @@
 //! Shuffles, votes and masks.
 
-use super::{kernel, run_text, words};
+use retrograph_ptx_exec::{FaultKind, Launch};
+
+use super::{Bench, decode, fault_of, kernel, kernel_with, run_text, words};
 
 fn run(body: &str, threads: u32) -> Vec<u32> {
     let text = kernel(&format!("{body} st.global.b32 [%rd3], %r9;"));
@@ -68,6 +70,38 @@ fn waiting_lanes_retry_if_a_part_of_the_running_group_exits() {
         MEET: bar.warp.sync 0x00ffffff;";
     let want = (0..24).map(|lane| if lane < 8 { lane ^ 1 } else { 40 });
     assert!(run(body, 32)[..24].iter().copied().eq(want));
+}
+
+#[test]
+fn a_warp_barrier_gathers_lanes_at_different_instructions() {
+    // Lanes 0 to 15 store before their barrier, and lanes 16 to 31 read after theirs.
+    let declarations = ".shared .b32 s[32];";
+    let body = "mov.u32 %r5, s;
+        shl.b32 %r6, %r0, 2;
+        add.u32 %r5, %r5, %r6;
+        mov.u32 %r9, 7;
+        setp.lt.u32 %p1, %r0, 16;
+        @%p1 bra LOW;
+        bar.warp.sync -1;
+        ld.shared.b32 %r9, [%r5+-64];
+        bra MEET;
+        LOW: st.shared.b32 [%r5], %r0;
+        bar.warp.sync -1;
+        MEET: st.global.b32 [%rd3], %r9;";
+    let text = kernel_with(declarations, body);
+    let want = (0..32).map(|lane| if lane < 16 { 7 } else { lane - 16 });
+    assert!(words(&run_text(&text, 32, &[], 128)).into_iter().eq(want));
+    // The race detector knows that the barrier orders the accesses.
+    let program = decode(&text).unwrap();
+    for seed in 0..8 {
+        let bench = Bench::new(&[], 128);
+        let (grid, block) = ([1, 1, 1], [32, 1, 1]);
+        let launch = Launch { grid, block, races: true, seed, ..Launch::default() };
+        bench.launch(&program, launch).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    // Barriers with other members do not meet.
+    let other = text.replacen("bar.warp.sync -1", "bar.warp.sync 0xffffff0f", 1);
+    assert_eq!(fault_of(&other, 32, 128).kind, FaultKind::BarrierDivergence);
 }
 
 #[test]
