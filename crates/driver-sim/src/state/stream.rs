@@ -7,8 +7,8 @@ use retrograph_driver_sys::{
     CUsynchronizationPolicy,
 };
 
-use super::State;
 use super::thread::this_thread;
+use super::{Device, State};
 use crate::refusal::Refusal;
 use crate::work::{Task, TaskId, Work};
 
@@ -148,7 +148,11 @@ impl State {
             return Ok(Vec::new());
         }
         if !self.is_legacy(stream) {
-            return Ok(self.devices[device].legacy_tail.into_iter().collect());
+            let Device { legacy, legacy_tail, .. } = &self.devices[device];
+            // A wait of the legacy stream also delays later work of blocking streams.
+            let legacy = legacy.and_then(|legacy| self.streams.get(legacy).ok());
+            let waits = legacy.into_iter().flat_map(|legacy| &legacy.waits);
+            return Ok(legacy_tail.iter().chain(waits).copied().collect());
         }
         let same = |other: &&Stream| other.device == device && other.is_blocking();
         let blocking = self.streams.values().filter(same);

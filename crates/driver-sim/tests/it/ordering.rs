@@ -78,6 +78,21 @@ fn blocking_streams_are_ordered_by_the_legacy_stream() {
 }
 
 #[test]
+fn a_wait_of_the_legacy_stream_delays_later_work_of_blocking_streams() {
+    for seed in 0..16 {
+        let machine = Machine::seeded(seed);
+        let (word, event) = (machine.zero(), machine.event());
+        let (other, blocking) = (machine.stream(), machine.stream_with(CU_STREAM_DEFAULT));
+        assert_eq!(machine.append(word, 1, other), SUCCESS);
+        assert_eq!(cu!(machine, cuEventRecord(event, other)), SUCCESS);
+        assert_eq!(cu!(machine, cuStreamWaitEvent(CUstream::LEGACY, event, 0)), SUCCESS);
+        assert_eq!(machine.append(word, 2, blocking), SUCCESS);
+        assert_eq!(machine.sync(blocking), SUCCESS);
+        assert_eq!(machine.peek(word), 0x12, "seed {seed}");
+    }
+}
+
+#[test]
 fn the_first_query_of_a_stream_is_not_ready_and_the_second_runs_it() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
