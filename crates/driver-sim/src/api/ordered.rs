@@ -14,6 +14,15 @@ impl State {
         Ok(self.streams.get(stream)?.device)
     }
 
+    /// The device whose memory a pool has. `device` is the device of the stream.
+    fn device_of_pool(&self, kind: PoolKind, device: usize) -> usize {
+        match kind.location {
+            // A context of the same device stays the owner.
+            Location::Device(ordinal) if ordinal != self.devices[device].ordinal => ordinal,
+            _ => device,
+        }
+    }
+
     pub(crate) fn cuMemAllocAsync(
         &mut self,
         address: Out<CUdeviceptr>,
@@ -51,6 +60,7 @@ impl State {
             self.refuse_unsafe()?;
         }
         let kind = self.pool(pool)?.kind;
+        let device = self.device_of_pool(kind, device);
         address.require()?;
         if bytes == 0 {
             return Ok(());
