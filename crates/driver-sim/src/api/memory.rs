@@ -80,12 +80,18 @@ impl State {
             return self.refuse_lost().and_then(|()| self.refuse_unsafe());
         }
         self.refuse_unsafe()?;
-        if self.graph_memory.contains_key(&address) {
+        if let Some(owner) = self.graph_memory.get(&address).map(|found| found.device) {
             let device = self.current()?;
             self.complete_device(device)?;
-            self.record_graph_memory(address, false)?;
-            let freed = self.devices[device].memory.free(address);
-            return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
+            if self.devices[owner].ordinal != self.devices[device].ordinal {
+                self.complete_device(owner)?;
+            }
+            if !self.graph_memory.get(&address).is_some_and(|found| found.is_live) {
+                return Err(invalid(Rule::GraphMemoryState));
+            }
+            let freed = self.devices[owner].memory.free(address);
+            freed.map_err(|error| memory_refusal(&error))?;
+            return self.record_graph_memory(address, false);
         }
         if self.free_hosted(address)? {
             return Ok(());

@@ -164,8 +164,11 @@ impl State {
         }
     }
 
+    /// Allocates graph memory on the device that the node names. `device` is the device of the
+    /// launch.
     pub(super) fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
-        let bytes = self.graph_memory.get(&address).map_or(0, |found| found.bytes);
+        let found = self.graph_memory.get(&address);
+        let (device, bytes) = found.map_or((device, 0), |found| (found.device, found.bytes));
         let made = self.devices[device].memory.alloc_at(address, bytes);
         made.map_err(|error| {
             let message = "memory of a graph could not be had when it was launched";
@@ -237,13 +240,16 @@ impl State {
         live(&copy.source, source) && live(&copy.target, target)
     }
 
+    /// Frees memory on the device that owns it. `device` is the device of the stream.
     pub(super) fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
         if self.pinned.contains_key(&(address as usize)) {
             self.unpin(address as usize);
             return Ok(());
         }
         self.return_to_pool(address);
-        self.allocations.remove(&address);
+        let owner = self.allocations.remove(&address).map(|found| found.device);
+        let owner = owner.or(self.graph_memory.get(&address).map(|found| found.device));
+        let device = owner.unwrap_or(device);
         let freed = self.devices[device].memory.free(address);
         freed
             .map(|_| ())

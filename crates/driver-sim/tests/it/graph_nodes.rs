@@ -37,10 +37,21 @@ fn call_of(entry: &Entry<'_>) -> CUDA_HOST_NODE_PARAMS {
 impl Machine {
     /// Adds a node that allocates bytes on the first device. Returns the node and the address.
     pub(crate) fn allocate_in(&self, graph: CUgraph, bytes: usize) -> (CUgraphNode, u64) {
+        self.allocate_on(0, graph, bytes)
+    }
+
+    /// Adds a node that allocates bytes on a device. Returns the node and the address.
+    pub(crate) fn allocate_on(
+        &self,
+        device: i32,
+        graph: CUgraph,
+        bytes: usize,
+    ) -> (CUgraphNode, u64) {
         let (mut node, mut parameters) = (CUgraphNode::NULL, CUDA_MEM_ALLOC_NODE_PARAMS::default());
         let properties = &mut parameters.poolProps;
         properties.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         properties.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        properties.location.id = device;
         parameters.bytesize = bytes;
         let (none, place) = (std::ptr::null(), &mut parameters);
         assert_eq!(cu!(self, cuGraphAddMemAllocNode(&mut node, graph, none, 0, place)), SUCCESS);

@@ -129,3 +129,44 @@ fn a_copy_beyond_an_allocation_or_without_a_context_is_refused() {
     let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
     assert_eq!(cu!(machine, cuMemcpyPeer(there, CUcontext::NULL, here, own, 4)), none);
 }
+
+/// Free bytes of the device of the current context.
+fn free_bytes(machine: &Machine) -> usize {
+    let (mut free, mut total) = (0, 0);
+    assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+    free
+}
+
+#[test]
+fn a_pool_allocates_on_its_own_device() {
+    let (machine, other) = two();
+    let stream = machine.stream();
+    let (mut pool, mut address) = (CUmemoryPool::NULL, 0);
+    assert_eq!(cu!(machine, cuDeviceGetDefaultMemPool(&mut pool, 1)), SUCCESS);
+    let before = within(&machine, other, || free_bytes(&machine));
+    assert_eq!(cu!(machine, cuMemAllocFromPoolAsync(&mut address, 4096, pool, stream)), SUCCESS);
+    assert_eq!(within(&machine, other, || free_bytes(&machine)), before - 4096);
+    assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(within(&machine, other, || free_bytes(&machine)), before);
+}
+
+#[test]
+fn memory_of_a_graph_is_on_the_device_that_its_node_names() {
+    let (machine, other) = two();
+    let (stream, graph) = (machine.stream(), machine.graph());
+    let (_, address) = machine.allocate_on(1, graph, 4096);
+    let exec = machine.instantiate(graph).unwrap();
+    let before = within(&machine, other, || free_bytes(&machine));
+    for frees_now in [true, false] {
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(within(&machine, other, || free_bytes(&machine)), before - 4096);
+        match frees_now {
+            true => assert_eq!(cu!(machine, cuMemFree_v2(address)), SUCCESS),
+            false => assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS),
+        }
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(within(&machine, other, || free_bytes(&machine)), before);
+    }
+}
