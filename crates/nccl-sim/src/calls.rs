@@ -212,7 +212,7 @@ unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
     with(comm, |found| {
-        found.aborted.store(true, Ordering::Release);
+        found.abort();
         Comm::forget(comm);
         ncclResult_t::ncclSuccess
     })

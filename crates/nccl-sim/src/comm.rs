@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -22,7 +22,9 @@ pub(crate) struct Comm {
     cta_policy: Option<i32>,
     pub(crate) device: CurrentDevice,
     pub(crate) stream: Mutex<TcpStream>,
-    pub(crate) aborted: AtomicBool,
+    /// The same connection, for an abort while an operation holds `stream`.
+    connection: TcpStream,
+    aborted: AtomicBool,
     /// Captured operations that graphs still hold.
     pub(crate) in_graphs: AtomicUsize,
     /// Windows that were not deregistered.
@@ -83,6 +85,7 @@ impl Comm {
             Err(_) => return Err(ncclResult_t::ncclRemoteError),
         }
         stream.set_read_timeout(Some(POLL)).map_err(failed)?;
+        let connection = stream.try_clone().map_err(failed)?;
         Ok(Self {
             address,
             rank,
@@ -90,6 +93,7 @@ impl Comm {
             cta_policy,
             device,
             stream: Mutex::new(stream),
+            connection,
             aborted: AtomicBool::new(false),
             in_graphs: AtomicUsize::new(0),
             windows: AtomicUsize::new(0),
@@ -128,6 +132,13 @@ impl Comm {
         if let Some(comm) = found {
             comm.forks.destroy(&comm.device.table);
         }
+    }
+
+    /// Ends running operations, also one that is blocked in a write because the hub does not read.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::Release);
+        // Fails if the hub has ended; then nothing blocks.
+        let _ = self.connection.shutdown(Shutdown::Both);
     }
 
     pub(crate) fn is_aborted(&self) -> bool {

@@ -1,12 +1,13 @@
 //! Ranks that fail, are late, disagree or die.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use retrograph_driver_sim::POISON;
 use retrograph_nccl_sim::{Fault, FaultKind, inject};
 use retrograph_nccl_sys::ncclResult_t;
 
-use crate::rank::{Rank, run, unique_id};
+use crate::rank::{FLOAT, Rank, SUM, run, unique_id};
 
 fn is_poison(values: &[f32]) -> bool {
     values.iter().all(|value| value.to_bits() == POISON)
@@ -94,6 +95,43 @@ fn a_collective_without_its_peer_hangs_until_it_is_aborted() {
     for time in run(2, id, aborted) {
         assert!(time >= Duration::from_millis(100) && time < Duration::from_secs(20), "{time:?}");
     }
+}
+
+#[test]
+fn an_abort_ends_a_collective_that_is_blocked_in_a_write() {
+    // More than the buffers of a socket hold. The hub waits for rank 0 and does not read.
+    const BYTES: usize = 16 << 20;
+    let is_done = AtomicBool::new(false);
+    let times = run(2, unique_id(), |rank| {
+        let since = Instant::now();
+        if rank.rank == 0 {
+            while !is_done.load(Ordering::Acquire) && since.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Ends the other rank, too, if its abort did not.
+            rank.destroy().ok().unwrap();
+            return Duration::ZERO;
+        }
+        let (nccl, comm, mut buffer) = (rank.nccl, rank.comm, 0);
+        // SAFETY: the buffer outlives the work, which is waited for.
+        unsafe {
+            (rank.simulator.table().cuMemAlloc_v2)(&mut buffer, BYTES).ok().unwrap();
+            let place = buffer as *mut _;
+            (nccl.ncclAllReduce)(place, place, BYTES / 4, FLOAT, SUM, comm, rank.stream)
+                .ok()
+                .unwrap();
+        }
+        let abort = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            // SAFETY: the handle is valid, and any thread may abort.
+            unsafe { (nccl.ncclCommAbort)(comm) }.ok().unwrap();
+        });
+        rank.synchronize().ok().unwrap();
+        abort.join().unwrap();
+        is_done.store(true, Ordering::Release);
+        since.elapsed()
+    });
+    assert!(times[1] < Duration::from_secs(20), "{times:?}");
 }
 
 #[test]
