@@ -55,6 +55,9 @@ struct Decoder<'a> {
     /// the kernel.
     regions: Vec<DecodedRegion>,
     region: u32,
+    /// Inlined calls around the current instruction, and of the whole kernel.
+    depth: u32,
+    inlined: u32,
     variables: VariableLayout,
     /// Bytes of local memory in use, and their maximum.
     local: u64,
@@ -105,6 +108,8 @@ impl<'a> Decoder<'a> {
             recursive: HashSet::new(),
             regions: Vec::new(),
             region: 0,
+            depth: 0,
+            inlined: 0,
             variables,
             local,
             local_peak: local,

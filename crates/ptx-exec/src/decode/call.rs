@@ -13,6 +13,12 @@ use crate::program::Site;
 
 /// The maximum instructions of a kernel with all inlined functions.
 const MAX_INSTRUCTIONS: usize = 1 << 22;
+/// The maximum virtual registers of a kernel with all inlined functions.
+const MAX_REGISTERS: usize = 1 << 20;
+/// The maximum number of inlined calls. Nested calls multiply it.
+const MAX_INLINED: u32 = 1 << 13;
+/// The maximum depth of inlined calls, which the decoder recurses over.
+const MAX_DEPTH: u32 = 128;
 
 /// The kernel, or an inlined function.
 pub(super) struct Frame<'a> {
@@ -156,9 +162,6 @@ impl<'a> Decoder<'a> {
         let module = self.module;
         let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
         let name = &function.code.name;
-        if self.code.len() > MAX_INSTRUCTIONS {
-            return Err("more instructions, with all functions in place of their calls".to_owned());
-        }
         let code = &function.code;
         if arguments.len() != code.parameters.len() || results.len() != code.results.len() {
             return Err(format!("another number of arguments than `{name}` has"));
@@ -175,6 +178,7 @@ impl<'a> Decoder<'a> {
             self.place_label(after);
             return Ok(());
         }
+        self.check_inlining(code)?;
         let mark = self.local;
         let passed = self.pass(arguments, &code.parameters)?;
         let given = self.receive(results, &code.results)?;
@@ -189,6 +193,25 @@ impl<'a> Decoder<'a> {
         self.take(results, &code.results, &given)?;
         self.local = mark;
         Ok(())
+    }
+
+    /// Refuses to inline another call of `code` beyond the limits.
+    fn check_inlining(&mut self, code: &Entry) -> Result<(), Reason> {
+        self.inlined += 1;
+        let registers = code.registers.iter().map(|found| found.count.unwrap_or(1) as usize);
+        let registers = registers.fold(self.registers.len(), usize::saturating_add);
+        let (what, limit) = if self.depth == MAX_DEPTH {
+            ("calls inside each other", MAX_DEPTH as usize)
+        } else if self.inlined > MAX_INLINED {
+            ("calls, with all functions in place of their calls", MAX_INLINED as usize)
+        } else if self.code.len() > MAX_INSTRUCTIONS {
+            ("instructions, with all functions in place of their calls", MAX_INSTRUCTIONS)
+        } else if registers > MAX_REGISTERS {
+            ("registers, with all functions in place of their calls", MAX_REGISTERS)
+        } else {
+            return Ok(());
+        };
+        Err(format!("more than {limit} {what}"))
     }
 
     /// A call through a pointer, with a frame.
@@ -236,7 +259,9 @@ impl<'a> Decoder<'a> {
         let frame = self.open(frame);
         let outer = std::mem::replace(&mut self.frame, frame);
         let (site, guard) = (self.site, self.guard.take());
+        self.depth += 1;
         let result = self.statements();
+        self.depth -= 1;
         let inner = std::mem::replace(&mut self.frame, outer);
         self.site = site;
         self.guard = guard;

@@ -208,3 +208,35 @@ fn other_orders_give_the_same_values() {
         assert_eq!(out[..8], [0, 1, 1, 2, 3, 5, 8, 13], "seed {seed}");
     }
 }
+
+/// Functions `f0`, `f1` and so on, each of which calls the one before `calls` times.
+fn nested(depth: usize, calls: usize, declarations: &str) -> String {
+    let function = |index: usize| {
+        let call = match index.checked_sub(1) {
+            Some(inner) => format!("call f{inner};").repeat(calls),
+            None => String::new(),
+        };
+        format!(".func f{index} {{ {declarations} {call} ret; }}\n")
+    };
+    (0..depth).map(function).collect()
+}
+
+/// Decodes a kernel that calls the outermost of [`nested`] functions.
+fn decode_nested(depth: usize, calls: usize, declarations: &str) -> Result<(), String> {
+    let functions = nested(depth, calls, declarations);
+    let text = with_functions(&functions, &format!("call f{};", depth - 1));
+    decode(&text).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn inlined_calls_have_limits() {
+    assert_eq!(decode_nested(128, 1, ""), Ok(()));
+    let refused =
+        |depth, calls, declarations| decode_nested(depth, calls, declarations).unwrap_err();
+    let found = refused(3000, 1, "");
+    assert!(found.contains("more than 128 calls inside each other"), "{found}");
+    let found = refused(60, 2, "");
+    assert!(found.contains("more than 8192 calls, with all functions"), "{found}");
+    let found = refused(12, 2, ".reg .b32 %r<1000>;");
+    assert!(found.contains("more than 1048576 registers"), "{found}");
+}
