@@ -148,8 +148,11 @@ fn parse_entry(cursor: &mut Cursor<'_>, outer: &ModuleScope) -> Result<Entry> {
     let Module { isa, target, .. } = outer.module;
     let is_old = isa < IsaVersion::new(8, 1) || target.number < 70;
     let limit = if is_old { OLD_MAX_PARAMETER_BYTES } else { MAX_PARAMETER_BYTES };
-    let bytes = |parameter: &Parameter| u64::from(parameter.size());
-    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(limit) {
+    // As in `Entry::parameter_layout`, but without overflow.
+    let bytes = entry.parameters.iter().fold(0, |bytes: u64, parameter| {
+        bytes.next_multiple_of(u64::from(parameter.alignment())) + u64::from(parameter.size())
+    });
+    if bytes > u64::from(limit) {
         let error = too_many_bytes(at, "more", limit);
         return Err(if is_old { error.help("more need PTX ISA 8.1 and sm_70") } else { error });
     }

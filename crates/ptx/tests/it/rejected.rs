@@ -256,6 +256,7 @@ const DECLARATIONS: &[(&str, &str)] = &[
     (".shared .u32 a[2] = {1, 2};", "no initial value"),
     (".entry k(.param .b8 a[]) { }", "`a` without a length"),
     (".entry k(.param .b8 a[4353]) { }", "at most 4352 bytes of parameters"),
+    (".entry k(.param .b8 a, .param .align 16 .b8 b[4337]) { }", "at most 4352 bytes"),
     (".entry k() .maxntid 64 .reqntid 32 { }", "only one of them"),
     (".extern .entry k() { }", "`.extern` before an entry"),
     (".func k() { ret; } .entry k() { }", "`k` again"),
