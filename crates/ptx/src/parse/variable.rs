@@ -156,7 +156,17 @@ fn parse_initial(
 
 fn initial_value(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     let at = cursor.position();
+    if let Token::Name(_) = cursor.peek() {
+        let error = cursor.unexpected("a constant").help("addresses are not supported");
+        return Err(ParseError { is_missing: true, ..error });
+    }
     match constant(cursor, ty)? {
+        // A byte of an address, such as `0xFF(variable)`.
+        Immediate::Integer(_) if cursor.peek() == Token::Symbol('(') => {
+            let error = cursor.unexpected("`,` or the end of the initial values");
+            let error = error.help("addresses are not supported");
+            Err(ParseError { is_missing: true, ..error })
+        }
         Immediate::Integer(value) if ty.is_float() => {
             let expected = format!("a float, as the variable has type .{ty}");
             Err(ParseError::new(at, format!("`{value}`"), expected))

@@ -268,6 +268,21 @@ const DECLARATIONS: &[(&str, &str)] = &[
 ];
 
 #[test]
+fn addresses_as_initial_values_are_a_missing_feature() {
+    for initial in ["[2] = {s, 0}", "= s", "= generic(s)", "[1] = {generic(s)+8}", "= f"] {
+        let text = format!(
+            ".version 7.0\n.target sm_80\n.global .u64 s; .func f() {{ ret; }} .global .u64 p{initial};"
+        );
+        let error = parse(&text).unwrap_err();
+        assert!(error.is_missing, "{initial}: {error}");
+    }
+    let text = ".version 7.1\n.target sm_80\n.global .u64 s; .global .u8 p[1] = {0xFF(s)};";
+    assert!(parse(text).unwrap_err().is_missing);
+    let text = ".version 7.0\n.target sm_80\n.global .u64 p = +;";
+    assert!(!parse(text).unwrap_err().is_missing);
+}
+
+#[test]
 fn declarations_that_ptxas_rejects_are_rejected() {
     for (declarations, words) in DECLARATIONS {
         let text = format!(".version 7.0\n.target sm_80\n.address_size 64\n{declarations}");
