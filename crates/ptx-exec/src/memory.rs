@@ -27,8 +27,8 @@ mod region;
 mod snapshot;
 
 use heap::Heap;
-pub use region::fill_host;
-use region::{HostBytes, Region, poison_fresh};
+use region::{HostBytes, Region};
+pub use region::{fill_host, poison_fresh};
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Span;
 
@@ -106,7 +106,9 @@ pub enum MemoryError {
 struct State {
     /// Live regions by ascending base, shared with the snapshots of running kernels.
     table: Arc<Vec<Arc<Region>>>,
+    /// The next free address, and the end of the device's addresses.
     next: u64,
+    end: u64,
     used: u64,
 }
 
@@ -136,7 +138,7 @@ impl Memory {
     /// Creates a memory whose addresses do not overlap the addresses of other devices.
     pub fn of_device(ordinal: usize, total: u64) -> Self {
         let next = BASE + ordinal as u64 * ADDRESSES;
-        let state = State { table: Arc::default(), next, used: 0 };
+        let state = State { table: Arc::default(), next, end: next + ADDRESSES, used: 0 };
         let (state, limit) = (RwLock::new(state), AtomicU64::new(u64::MAX));
         let (peers, heap) = (RwLock::default(), RwLock::default());
         Self { state, total, limit, peers, heap, heap_bytes: AtomicU64::new(HEAP_BYTES) }
@@ -194,8 +196,15 @@ impl Memory {
     }
 
     /// Reserves addresses for a later allocation.
-    pub fn reserve(&self, bytes: u64) -> u64 {
-        advance(&mut self.state.write(), bytes)
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`MemoryError::OutOfMemory`] if the device has too few addresses left.
+    pub fn reserve(&self, bytes: u64) -> Result<u64, MemoryError> {
+        let mut state = self.state.write();
+        let (free, total) = (self.total - state.used, self.total);
+        let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
+        advance(&mut state, bytes).ok_or(lacking)
     }
 
     /// Allocates `bytes` at addresses that [`Memory::reserve`] returned.
@@ -225,10 +234,12 @@ impl Memory {
         }
         // The host may have less memory than the simulated device.
         let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
-        let owned = HostBytes::zeroed(layout).ok_or(lacking)?;
-        let base = base.unwrap_or_else(|| advance(&mut state, bytes));
+        let owned = HostBytes::zeroed(layout).ok_or_else(|| lacking.clone())?;
+        // Addresses are never reused, so a device can run out of them.
+        let base = base.or_else(|| advance(&mut state, bytes)).ok_or(lacking)?;
         let region = Region { base, bytes, host: owned.aligned(), owned: Some(owned) };
-        poison_fresh(&region);
+        // SAFETY: the region has this many bytes, which no other thread has seen.
+        unsafe { poison_fresh(region.host.as_ptr(), bytes as usize) };
         state.used += bytes;
         insert(&mut state, region);
         Ok(base)
@@ -351,11 +362,12 @@ impl Memory {
     }
 }
 
-/// Reserves addresses and a red zone after them.
-fn advance(state: &mut State, bytes: u64) -> u64 {
+/// Reserves addresses and a red zone after them. Returns `None` if the device has too few left.
+fn advance(state: &mut State, bytes: u64) -> Option<u64> {
     let base = state.next;
-    state.next += (bytes + RED_ZONE).next_multiple_of(ALIGNMENT);
-    base
+    let all = bytes.checked_add(RED_ZONE)?.checked_next_multiple_of(ALIGNMENT)?;
+    state.next = base.checked_add(all).filter(|next| *next <= state.end)?;
+    Some(base)
 }
 
 fn overlaps(state: &State, base: u64, bytes: u64) -> bool {

@@ -2,7 +2,7 @@
 
 use retrograph_driver_sys::{CUdeviceptr, CUresult};
 
-use super::State;
+use super::{State, memory_refusal};
 use crate::argument::Call;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 
@@ -37,6 +37,7 @@ impl State {
             return Err(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::GraphMemoryExhausted));
         }
         let base = self.devices[device].memory.reserve(bytes);
+        let base = base.map_err(|error| memory_refusal(&error))?;
         self.graph_memory.insert(base, Reserved { bytes, device, is_live: false });
         Ok(base)
     }

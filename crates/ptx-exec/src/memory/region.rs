@@ -60,17 +60,20 @@ impl Drop for HostBytes {
     }
 }
 
-/// Fills fresh memory with [`POISON`], a large region only at its two ends.
-pub(super) fn poison_fresh(region: &Region) {
-    let size = region.bytes as usize;
+/// Fills fresh memory with [`POISON`], a large one only at its two ends.
+///
+/// # Safety
+///
+/// `to` must be valid for writing `size` bytes.
+pub unsafe fn poison_fresh(to: *mut u8, size: usize) {
     let edge = size.min(Memory::EAGER_POISON as usize / 2);
     // The tail starts at a multiple of the word, so the pattern stays aligned with addresses.
     let tail = (size - edge).next_multiple_of(4).min(size);
     let word = POISON.to_le_bytes();
-    // SAFETY: both ranges are inside the allocation, which no other thread has seen.
+    // SAFETY: both ranges are inside the memory.
     unsafe {
-        fill_host(region.host.as_ptr(), &word, edge);
-        fill_host(region.host.as_ptr().add(tail), &word, size - tail);
+        fill_host(to, &word, edge);
+        fill_host(to.add(tail), &word, size - tail);
     }
 }
 

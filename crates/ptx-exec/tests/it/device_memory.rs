@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use retrograph_ptx_exec::Launch;
-use retrograph_ptx_exec::memory::{Memory, MemoryError, POISON};
+use retrograph_ptx_exec::memory::{ADDRESSES, Memory, MemoryError, POISON};
 
 use super::{decode, kernel};
 
@@ -100,7 +100,7 @@ fn fill_and_copy_are_checked() {
 #[test]
 fn memory_at_reserved_addresses_must_not_overlap() {
     let memory = Memory::new(1 << 20);
-    let reserved = memory.reserve(1024);
+    let reserved = memory.reserve(1024).unwrap();
     assert_ne!(memory.alloc(16).unwrap(), reserved);
     memory.alloc_at(reserved + 256, 256).unwrap();
     assert_eq!(memory.allocation_of(reserved + 256), Some((reserved + 256, 256)));
@@ -116,6 +116,25 @@ fn memory_at_reserved_addresses_must_not_overlap() {
     memory.alloc_at(reserved + 512, 512).unwrap();
     memory.free(reserved + 256).unwrap();
     memory.alloc_at(reserved + 256, 256).unwrap();
+}
+
+#[test]
+fn a_device_can_run_out_of_addresses() {
+    let memory = Memory::new(1 << 20);
+    let first = memory.reserve(ADDRESSES - (8 << 20)).unwrap();
+    assert!(matches!(memory.reserve(u64::MAX), Err(MemoryError::OutOfMemory { .. })));
+    // Each allocation takes addresses for itself and a red zone, and a free returns none.
+    let mut last = first;
+    let error = loop {
+        match memory.alloc(1024) {
+            Ok(base) => last = base,
+            Err(error) => break error,
+        }
+        memory.free(last).unwrap();
+    };
+    assert!(matches!(error, MemoryError::OutOfMemory { requested: 1024, .. }), "{error}");
+    assert!(last > first && last + 1024 < first + ADDRESSES);
+    assert_eq!(memory.used(), 0);
 }
 
 #[test]
