@@ -155,8 +155,9 @@ impl Memories<'_> {
     ) -> Result<*mut u8, FaultKind> {
         let bytes = access.bytes * access.count;
         let (space, offset) = locate(access.space, address);
-        if !address.is_multiple_of(u64::from(bytes)) {
-            return Err(FaultKind::Misaligned { address, bytes, space });
+        let align = bytes.max(access.align);
+        if !address.is_multiple_of(u64::from(align)) {
+            return Err(FaultKind::Misaligned { address, bytes: align, space });
         }
         let error = || FaultKind::OutOfBounds { address, bytes, space };
         let local = || {

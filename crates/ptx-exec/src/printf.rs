@@ -20,6 +20,7 @@ impl LaneMemory<'_, '_> {
             space: None,
             bytes,
             count: 1,
+            align: 0,
             signed: false,
             value: Width::Double,
             address: Width::Double,

@@ -62,6 +62,9 @@ pub(super) struct Access {
     pub(super) bytes: u32,
     /// Number of elements.
     pub(super) count: u32,
+    /// The required alignment, if it is above the bytes of all elements. The first part of a vector
+    /// that is split has the alignment of the whole vector.
+    pub(super) align: u32,
     /// Whether a loaded element is sign-extended.
     pub(super) signed: bool,
     /// The width of the value registers.

@@ -85,6 +85,7 @@ pub(super) fn box_of(
         space: None,
         bytes: 64,
         count: 1,
+        align: 0,
         signed: false,
         value: Width::Double,
         address: Width::Double,

@@ -5,7 +5,7 @@ use retrograph_ptx::ast::{Instruction, Modifier as M, Opcode as O, Operand, Stat
 use super::arithmetic::for_type;
 use super::half::{is_bf16, is_half, is_packed};
 use super::memory::{HINTS, SPACES, reaches_cluster};
-use super::{Decoder, Reason, only, type_of};
+use super::{Decoder, Reason, VirtualRegister, only, type_of};
 use crate::half::{HalfInstruction, HalfOperation};
 use crate::lane_function::LaneFunction;
 use crate::operation::Memory;
@@ -46,6 +46,13 @@ fn atomic_operation(operation: M, ty: Type) -> Result<AtomicOperation, Reason> {
 }
 
 impl Decoder<'_> {
+    /// A new register with the value of another one.
+    fn copy_of(&mut self, from: VirtualRegister) -> VirtualRegister {
+        let to = self.temporary(self.width(from));
+        self.copy(to, from);
+        to
+    }
+
     /// `atom` and `red`.
     pub(super) fn atomic(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         const OPERATIONS: &[M] =
@@ -78,13 +85,21 @@ impl Decoder<'_> {
             Operand::Vector(list) => list.get(index).cloned().unwrap_or(Operand::Sink),
             other => other.clone(),
         };
+        let mut sources = Vec::new();
         for index in 0..parts {
+            let given = [self.read(&part(b, index), ty)?, self.read(&part(c, index), ty)?];
+            // A result may be a source of a later element.
+            let is_overwritten = index > 0 && instruction.opcode == O::Atom;
+            sources.push(if is_overwritten { given.map(|from| self.copy_of(from)) } else { given });
+        }
+        for (index, [b, c]) in sources.into_iter().enumerate() {
             let to = self.write(&part(to, index), ty)?;
-            let (b, c) = (self.read(&part(b, index), ty)?, self.read(&part(c, index), ty)?);
             let offset = access.offset + index as i64 * i64::from(ty.size());
             let (bytes, value) = (ty.size(), self.width(to));
             let reaches_cluster = reaches_cluster(instruction);
-            let access = Access { bytes, value, offset, reaches_cluster, ..access };
+            // The first element checks the alignment of the vector.
+            let align = if index == 0 { bytes * parts as u32 } else { 0 };
+            let access = Access { bytes, align, value, offset, reaches_cluster, ..access };
             self.atomics.push(Atomic { access, operation });
             let atomic = self.atomics.len() as u32 - 1;
             self.emit(Memory::Atomic { d: to, address, b, c, atomic });

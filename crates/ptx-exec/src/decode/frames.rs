@@ -342,6 +342,7 @@ impl<'a> Decoder<'a> {
             space: Some(StateSpace::Local),
             bytes: ty.size(),
             count: 1,
+            align: 0,
             signed: ty.is_signed(),
             strong: false,
             reaches_cluster: false,

@@ -104,10 +104,12 @@ impl Decoder<'_> {
         let reaches_cluster = reaches_cluster(instruction);
         let signed = ty.is_signed();
         let access = Access { bytes: ty.size(), signed, strong, reaches_cluster, ..access };
-        // Eight values are two accesses of four.
+        // Eight values are two accesses of four. The first one checks the whole alignment.
+        let bytes = registers.len() as u32 * ty.size();
         for (part, registers) in registers.chunks(4).enumerate() {
             let offset = access.offset + part as i64 * 4 * i64::from(ty.size());
-            self.move_values(registers, address, Access { offset, ..access }, load);
+            let align = if part == 0 { bytes } else { 0 };
+            self.move_values(registers, address, Access { offset, align, ..access }, load);
         }
         Ok(())
     }
@@ -265,6 +267,7 @@ impl Decoder<'_> {
                 space,
                 bytes: 0,
                 count: 1,
+                align: 0,
                 signed: false,
                 value,
                 address,

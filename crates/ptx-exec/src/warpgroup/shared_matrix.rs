@@ -24,6 +24,7 @@ const ACCESS: Access = Access {
     space: Some(StateSpace::Shared),
     bytes: PIECE,
     count: 1,
+    align: 0,
     signed: false,
     value: Width::Word,
     address: Width::Word,

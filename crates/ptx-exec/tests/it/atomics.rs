@@ -37,6 +37,17 @@ fn reductions_in_shared_memory() {
 }
 
 #[test]
+fn a_vector_atomic_reads_its_sources_before_it_writes_results() {
+    let body = "mov.f32 %f1, 0f3F800000;
+        mov.f32 %f2, 0f40000000;
+        st.global.v2.f32 [%rd1], {0f41200000, 0f41A00000};
+        atom.global.v2.f32.add {%f1, %f2}, [%rd1], {%f2, %f1};
+        st.global.v2.f32 [%rd1+8], {%f1, %f2};";
+    let found = words(&run_text(&kernel(body), 1, &[], 16));
+    assert_eq!(found.into_iter().map(f32::from_bits).collect::<Vec<_>>(), [12.0, 21.0, 10.0, 20.0]);
+}
+
+#[test]
 fn compare_and_swap_takes_one_lane() {
     let body = "st.shared.u32 [owner], -1;
         bar.sync 0;

@@ -23,6 +23,18 @@ fn an_access_past_the_end_names_the_thread_and_the_instruction() {
 fn misaligned_and_null_addresses() {
     let fault = fault_of(&kernel("ld.global.v2.u32 {%r4, %r5}, [%rd2+4];"), 1, 4);
     assert!(matches!(fault.kind, FaultKind::Misaligned { bytes: 8, .. }));
+    // A vector is aligned as a whole.
+    let fault = fault_of(&kernel("atom.global.v2.f32.add {_, _}, [%rd1+4], {%f1, %f2};"), 1, 16);
+    assert!(matches!(fault.kind, FaultKind::Misaligned { bytes: 8, .. }));
+    let eight = "{%r4, %r5, %r6, %r7, %r8, %r9, %r10, %r11}";
+    for access in [
+        format!("ld.global.v8.b32 {eight}, [%rd2+16]"),
+        format!("st.global.v8.b32 [%rd2+16], {eight}"),
+    ] {
+        let text = kernel(&format!("{access};")).replace("8.1", "8.8").replace("sm_90", "sm_100");
+        let fault = fault_of(&text, 1, 16);
+        assert!(matches!(fault.kind, FaultKind::Misaligned { bytes: 32, .. }), "{fault}");
+    }
     let fault = fault_of(&kernel("mov.u64 %rd7, 0; ld.global.u32 %r4, [%rd7];"), 32, 4);
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { address: 0, .. }));
 }

@@ -6,6 +6,11 @@ use crate::decode::{VirtualRegister, Width};
 use crate::operation::Memory;
 use crate::program::Access;
 
+/// Whether the access moves 32-bit words and has the alignment of its size.
+fn is_of_words(access: &Access) -> bool {
+    access.bytes == 4 && access.value == Width::Word && access.align <= access.bytes * access.count
+}
+
 /// The load of 32-bit words in global or shared memory, if the access is one.
 pub(super) fn word_load(
     access: &Access,
@@ -13,7 +18,7 @@ pub(super) fn word_load(
     address: VirtualRegister,
     index: u32,
 ) -> Option<Memory<VirtualRegister>> {
-    if access.bytes != 4 || access.value != Width::Word {
+    if !is_of_words(access) {
         return None;
     }
     Some(match (access.space?, values) {
@@ -38,7 +43,7 @@ pub(super) fn word_store(
     address: VirtualRegister,
     index: u32,
 ) -> Option<Memory<VirtualRegister>> {
-    if access.bytes != 4 || access.value != Width::Word {
+    if !is_of_words(access) {
         return None;
     }
     Some(match (access.space?, values) {
