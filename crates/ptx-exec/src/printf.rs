@@ -74,8 +74,10 @@ struct Arguments<'m, 'n, 'a> {
 
 impl Arguments<'_, '_, '_> {
     fn take(&mut self, bytes: u32) -> Result<u64, LaneFault> {
-        let address = self.next.next_multiple_of(u64::from(bytes));
-        self.next = address + u64::from(bytes);
+        // An address that overflows is out of bounds.
+        let bytes_before = u64::from(bytes) - 1;
+        let address = self.next.wrapping_add(bytes_before) & !bytes_before;
+        self.next = address.wrapping_add(u64::from(bytes));
         self.count += 1;
         self.memory.read(address, bytes)
     }
@@ -87,7 +89,8 @@ struct Conversion {
     flags: String,
     width: usize,
     precision: Option<usize>,
-    is_long: bool,
+    /// The bytes of an integer; below 4, the argument has 4 bytes.
+    size: u32,
     kind: char,
 }
 
@@ -107,25 +110,33 @@ impl Conversion {
             (made.precision, rest) = (Some(precision.unwrap_or(0)), after);
         }
         let after = rest.trim_start_matches(['h', 'l', 'L', 'j', 'z', 't']);
-        made.is_long = rest[..rest.len() - after.len()].contains(['l', 'j', 'z', 't']);
+        made.size = match &rest[..rest.len() - after.len()] {
+            "h" => 2,
+            "hh" => 1,
+            size if size.contains(['l', 'j', 'z', 't']) => 8,
+            _ => 4,
+        };
         made.kind = after.chars().next().unwrap_or('%');
         let rest = &after[made.kind.len_utf8().min(after.len())..];
         Ok((made, rest))
     }
 
     fn apply(&self, arguments: &mut Arguments<'_, '_, '_>) -> Result<String, LaneFault> {
-        let bytes = if self.is_long { 8 } else { 4 };
+        let unused = 64 - 8 * self.size;
+        let mut integer = || {
+            let value = arguments.take(self.size.max(4))?;
+            Ok::<u64, LaneFault>(value << unused >> unused)
+        };
         let body = match self.kind {
             '%' => return Ok("%".to_owned()),
             'd' | 'i' => {
-                let value = arguments.take(bytes)?.cast_signed();
-                let value = if self.is_long { value } else { i64::from(value as i32) };
+                let value = (integer()? << unused).cast_signed() >> unused;
                 self.signed(value < 0, self.digits(value.unsigned_abs().to_string()))
             }
-            'u' => self.digits(arguments.take(bytes)?.to_string()),
-            'o' => self.digits(format!("{:o}", arguments.take(bytes)?)),
+            'u' => self.digits(integer()?.to_string()),
+            'o' => self.digits(format!("{:o}", integer()?)),
             'x' | 'X' => {
-                let value = arguments.take(bytes)?;
+                let value = integer()?;
                 let prefix = if self.has('#') && value != 0 { "0x" } else { "" };
                 self.cased(format!("{prefix}{}", self.digits(format!("{value:x}"))))
             }
@@ -179,7 +190,7 @@ impl Conversion {
         match self.kind.to_ascii_lowercase() {
             'f' => format!("{value:.precision$}"),
             'e' => exponential(value, precision),
-            'a' => format!("{:#x}", value.to_bits()),
+            'a' => hexadecimal(value, self.precision, self.has('#')),
             _ => self.general(value, precision.max(1)),
         }
     }
@@ -242,6 +253,36 @@ fn exponential(value: f64, precision: usize) -> String {
     let power: i32 = power.parse().unwrap_or(0);
     let sign = if power < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", power.abs())
+}
+
+/// `0x1.8p+7`: all digits that the value needs, or `precision` digits, rounded to even.
+fn hexadecimal(value: f64, precision: Option<usize>, keeps_point: bool) -> String {
+    /// The digits after the point of a float, and their bits.
+    const DIGITS: usize = 13;
+    const BITS: u32 = 52;
+    let bits = value.to_bits();
+    let (exponent, fraction) = (bits >> BITS, bits & ((1 << BITS) - 1));
+    let power = match (exponent, fraction) {
+        (0, 0) => 0,
+        (0, _) => -1022,
+        _ => exponent as i32 - 1023,
+    };
+    let mut digits = fraction | u64::from(exponent != 0) << BITS;
+    if let Some(dropped) = precision.and_then(|kept| DIGITS.checked_sub(kept)) {
+        let unit = 1 << (4 * dropped);
+        let (kept, rest) = (digits / unit, digits % unit);
+        let rounds_up = 2 * rest > unit || 2 * rest == unit && kept % 2 == 1;
+        digits = (kept + u64::from(rounds_up)) * unit;
+    }
+    let (first, fraction) = (digits >> BITS, digits & ((1 << BITS) - 1));
+    let fraction = format!("{fraction:0DIGITS$x}");
+    let fraction = match precision {
+        None => fraction.trim_end_matches('0').to_owned(),
+        Some(kept) if kept <= DIGITS => fraction[..kept].to_owned(),
+        Some(kept) => fraction + &"0".repeat(kept - DIGITS),
+    };
+    let point = if fraction.is_empty() && !keeps_point { "" } else { "." };
+    format!("0x{first:x}{point}{fraction}p{power:+}")
 }
 
 impl FaultKind {

@@ -1,6 +1,6 @@
 //! Driver functions that kernels call: `vprintf` and `__assertfail`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
@@ -45,10 +45,9 @@ fn printing(format: &str, [a, b, c]: [&str; 3]) -> CString {
     ptx::image("7.0", "sm_80", &body)
 }
 
-/// Runs two threads of `k`, one of which prints. Returns the text and the result of `vprintf`.
-fn print(format: &str, list: [&str; 3]) -> (String, u32) {
-    let machine = Machine::new();
-    let module = machine.load(&printing(format, list)).expect("it loads");
+/// Starts two threads of `k`, one of which prints. Returns the address of the result of `vprintf`.
+fn start(machine: &Machine, image: &CStr) -> CUdeviceptr {
+    let module = machine.load(image).expect("it loads");
     let (mut function, mut out) = (CUfunction::NULL, machine.zero());
     let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"k".as_ptr()));
     assert_eq!(code, SUCCESS);
@@ -57,6 +56,13 @@ fn print(format: &str, list: [&str; 3]) -> (String, u32) {
     let stream = CUstream::NULL;
     let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 2, 1, 1, 0, stream, given, none));
     assert_eq!(code, SUCCESS);
+    out
+}
+
+/// Runs two threads of `k`, one of which prints. Returns the text and the result of `vprintf`.
+fn print(format: &str, list: [&str; 3]) -> (String, u32) {
+    let machine = Machine::new();
+    let out = start(&machine, &printing(format, list));
     assert_eq!(machine.simulator.take_output(), "", "nothing ran yet");
     assert_eq!(cu!(machine, cuCtxSynchronize()), SUCCESS);
     let text = machine.simulator.take_output();
@@ -87,8 +93,25 @@ fn kernels_print_as_c_does() {
     // argument.
     assert_eq!(all("%d %u", ["0x00000002ffffffff", "0", "0"]), "-1 2");
     assert_eq!(all("[%5d|%-5d|%05d]", ["0x0000000300000002", "-4", "0"]), "[    2|3    |-0004]");
+    assert_eq!(all("%hhd %hu %hx", ["0x0001ffff0001ff80", "0x12345678", "0"]), "-128 65535 5678");
+    assert_eq!(all("%a %A %.1a", [&x, &y, &x]), "0x1.8p+0 -0X1.9E3ABE16FC70DP-17 0x1.8p+0");
+    let (zero, tiny) = (float(0.0), float(f64::from_bits(1)));
+    assert_eq!(all("%a %a %.0a", [&zero, &tiny, &x]), "0x0p+0 0x0.0000000000001p-1022 0x2p+0");
+    assert_eq!(
+        all("[%010a|%.15a|%#a]", [&x, &x, &zero]),
+        "[0x001.8p+0|0x1.800000000000000p+0|0x0.p+0]"
+    );
     assert_eq!(all("%llx %#llx %llX", ["255", "255", "255"]), "ff 0xff FF");
     assert_eq!(all("[%*d|%.2s|%c]", ["0x0000000700000003", "%rd2", "65"]), "[  7|wo|A]");
+}
+
+#[test]
+fn a_list_of_arguments_at_a_wrong_address_is_a_fault() {
+    let machine = Machine::new();
+    let text = printing("%lld %d", ["0"; 3]).into_string().unwrap();
+    let text = text.replace("cvta.local.u64 %rd1, %rd0;", "mov.u64 %rd1, -2;");
+    start(&machine, &CString::new(text).unwrap());
+    assert_eq!(cu!(machine, cuCtxSynchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 #[test]
