@@ -31,7 +31,8 @@ fn location_of(device: CUdevice) -> CUmemLocation {
         HOST => CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST,
         _ => CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
     };
-    CUmemLocation { r#type, id: device.max(0) }
+    // Other ordinals below 0 stay, so that they are refused.
+    CUmemLocation { r#type, id: if device == HOST { 0 } else { device } }
 }
 
 impl State {
