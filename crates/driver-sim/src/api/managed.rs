@@ -184,13 +184,25 @@ impl State {
         if flags != 0 {
             return Err(invalid(Rule::ManagedFlags));
         }
-        let (base, range) = self.managed_range(address, bytes)?;
-        self.check_location(location)?;
-        if let Route::Capture(..) = route {
-            return Err(self.unsupported("a prefetch in a captured stream"));
-        }
+        let (base, range) = self.check_prefetch(address, bytes, location, route)?;
         self.change_advice(base, &range, |known| known.prefetched = Some(location));
         Ok(())
+    }
+
+    /// Checks a prefetch. Returns the allocation and the range inside it.
+    fn check_prefetch(
+        &mut self,
+        address: CUdeviceptr,
+        bytes: usize,
+        location: CUmemLocation,
+        route: Route,
+    ) -> Result<(usize, Range<usize>), Refusal> {
+        let found = self.managed_range(address, bytes)?;
+        self.check_location(location)?;
+        match route {
+            Route::Queue(_) => Ok(found),
+            Route::Capture(..) => Err(self.unsupported("a prefetch in a captured stream")),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -211,9 +223,16 @@ impl State {
         if flags != 0 || count == 0 || starts.first() != Some(&0) {
             return Err(invalid(Rule::ManagedBatch));
         }
+        let route = self.route(stream)?;
+        // A refused call has no effect.
+        let mut prefetches = Vec::new();
         for (index, (address, bytes)) in ranges.enumerate() {
             let place = starts.partition_point(|start| *start <= index).saturating_sub(1);
-            self.cuMemPrefetchAsync_v2(address, bytes, locations[place], 0, stream)?;
+            let found = self.check_prefetch(address, bytes, locations[place], route)?;
+            prefetches.push((found, locations[place]));
+        }
+        for ((base, range), location) in prefetches {
+            self.change_advice(base, &range, |known| known.prefetched = Some(location));
         }
         Ok(())
     }

@@ -188,13 +188,17 @@ impl State {
         if count == 0 {
             return Err(invalid(Rule::PoolAccess));
         }
+        // A refused call has no effect.
+        let mut changes = Vec::new();
         for given in descriptors.list(count)? {
             match kind.is_hosted() {
-                true => self.grant(pool, given)?,
+                true => changes.push(self.check_access_to_host(pool, given)?),
                 false => self.check_access_to_device(kind, given)?,
             }
         }
-        Ok(())
+        changes
+            .into_iter()
+            .try_for_each(|(location, is_granted)| self.grant(pool, location, is_granted))
     }
 
     /// Whether flags grant access; otherwise they revoke it.
@@ -225,17 +229,26 @@ impl State {
         }
     }
 
-    /// Grants or revokes a location's access to the memory of a host pool or a managed pool.
-    fn grant(&mut self, pool: CUmemoryPool, given: CUmemAccessDesc) -> Call {
+    /// Checks a change of the access to a host pool or a managed pool. Returns the location and
+    /// whether it gets access.
+    fn check_access_to_host(
+        &mut self,
+        pool: CUmemoryPool,
+        given: CUmemAccessDesc,
+    ) -> Result<(Location, bool), Refusal> {
         let is_granted = self.is_grant(given.flags)?;
         let location = self.access_location(given.location)?;
-        let found = self.pool(pool)?;
-        if found.is_at(location) {
+        if self.pool(pool)?.is_at(location) && !is_granted {
             // The access of the host to its own pools cannot change.
-            let own = refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolOwn);
-            return if is_granted { Ok(()) } else { Err(own) };
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolOwn));
         }
-        if found.granted.contains(&location) == is_granted {
+        Ok((location, is_granted))
+    }
+
+    /// Grants or revokes a location's access to the memory of a host pool or a managed pool.
+    fn grant(&mut self, pool: CUmemoryPool, location: Location, is_granted: bool) -> Call {
+        let found = self.pool(pool)?;
+        if found.is_at(location) || found.granted.contains(&location) == is_granted {
             return Ok(());
         }
         // Devices always have access to managed memory.

@@ -1,21 +1,24 @@
 //! Host memory that is mapped on devices: allocated and registered pinned memory, managed memory,
 //! and memory of host and managed pools.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use retrograph_driver_sys::{CUmemoryPool, CUresult};
-use retrograph_ptx_exec::memory::{POISON, fill_host};
+use retrograph_ptx_exec::memory::{fill_host, poison_fresh};
 
 use super::{AdvisedRanges, PoolKind, State, memory_refusal};
 use crate::refusal::{Refusal, Rule, refuse};
+
+/// The alignment of host memory.
+const PAGE: usize = 4096;
 
 /// Pinned host memory.
 pub(crate) struct Pinned {
     host: NonNull<u8>,
     bytes: usize,
-    /// The layout to free it with; `None` if the program owns the memory.
-    layout: Option<Layout>,
+    /// The allocation to free; `None` if the program owns the memory.
+    owned: Option<(NonNull<u8>, Layout)>,
     /// The flags of the allocation or registration.
     pub(crate) flags: u32,
     /// The index among the devices of the context that allocated or registered it.
@@ -32,18 +35,21 @@ pub(crate) struct Pinned {
 
 impl Pinned {
     /// Allocates page-aligned memory and poisons it like device memory, since the driver does not
-    /// promise zeros.
+    /// promise zeros. The host commits the pages of a large allocation on first access.
     pub(crate) fn new(bytes: usize, device: usize, flags: u32) -> Result<Self, Refusal> {
-        let layout = Layout::from_size_align(bytes.max(1), 4096);
-        let layout =
-            layout.map_err(|_| refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
+        let huge = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge);
+        // An allocator writes zeros itself if it is asked for more alignment than its own.
+        let size = bytes.checked_add(PAGE).ok_or(huge)?;
+        let layout = Layout::from_size_align(size, align_of::<u64>()).map_err(|_| huge)?;
         // SAFETY: the layout has a size above zero.
-        let host = NonNull::new(unsafe { alloc(layout) });
-        let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(huge)?;
+        let offset = start.as_ptr().addr().next_multiple_of(PAGE) - start.as_ptr().addr();
+        // SAFETY: the offset is below `PAGE`, and the layout has that many bytes more.
+        let host = unsafe { start.add(offset) };
         // SAFETY: this many bytes were just allocated.
-        unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
+        unsafe { poison_fresh(host.as_ptr(), bytes) };
         let mut made = Self::registered(host, bytes, device, flags);
-        made.layout = Some(layout);
+        made.owned = Some((start, layout));
         Ok(made)
     }
 
@@ -89,7 +95,7 @@ impl Pinned {
         Self {
             host,
             bytes,
-            layout: None,
+            owned: None,
             flags,
             device,
             advice: None,
@@ -114,15 +120,15 @@ impl Pinned {
 
     /// Whether the program owns the memory.
     pub(crate) fn is_registered(&self) -> bool {
-        self.layout.is_none()
+        self.owned.is_none()
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if let Some(layout) = self.layout {
-            // SAFETY: the memory came from `alloc` with this layout and is freed once.
-            unsafe { dealloc(self.host.as_ptr(), layout) }
+        if let Some((start, layout)) = self.owned {
+            // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
+            unsafe { dealloc(start.as_ptr(), layout) }
         }
     }
 }

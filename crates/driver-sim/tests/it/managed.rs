@@ -317,3 +317,57 @@ fn an_address_that_the_driver_does_not_know_is_not_managed() {
     assert_eq!(cu!(machine, cuPointerGetAttributes(2, names, places, 0x10)), SUCCESS);
     assert_eq!((kind, managed), (0, 0));
 }
+
+#[test]
+fn an_ordinal_that_is_no_device_is_refused() {
+    let machine = Machine::trusting();
+    let (words, stream) = (managed(&machine, &[1]) as u64, machine.stream());
+    let preferred = CUmem_advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+    let invalid = CUresult::CUDA_ERROR_INVALID_DEVICE;
+    for (device, expected) in [(-1, SUCCESS), (0, SUCCESS), (-2, invalid), (-9, invalid)] {
+        assert_eq!(cu!(machine, cuMemAdvise(words, 4, preferred, device)), expected, "{device}");
+        assert_eq!(cu!(machine, cuMemPrefetchAsync(words, 4, device, stream)), expected);
+    }
+}
+
+#[test]
+fn large_memory_is_poisoned_at_its_two_ends() {
+    const BYTES: usize = 160 << 20;
+    let machine = Machine::new();
+    let mut address = 0;
+    assert_eq!(cu!(machine, cuMemAllocManaged(&mut address, BYTES, 1)), SUCCESS);
+    assert!(address.is_multiple_of(4096));
+    let words = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+    let at = |byte: usize| read(words.wrapping_add(byte / 4));
+    assert_eq!([at(0), at(BYTES / 2), at(BYTES - 4)], [POISON, 0, POISON]);
+}
+
+#[test]
+fn a_refused_batch_of_prefetches_has_no_effect() {
+    let machine = Machine::trusting();
+    let (words, stream) = (managed(&machine, &[1]), machine.stream());
+    let Some(prefetch) = machine.simulator.table().cuMemPrefetchBatchAsync else { return };
+    let last = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+    let before = attribute(&machine, last, words, 4);
+    let (mut addresses, mut sizes) = ([words as u64, 8], [4usize, 4]);
+    let (mut location, mut start) = (DEVICE, 0usize);
+    let mut batch = |count| {
+        // SAFETY: the lists have that many elements.
+        unsafe {
+            prefetch(
+                addresses.as_mut_ptr(),
+                sizes.as_mut_ptr(),
+                count,
+                &mut location,
+                &mut start,
+                1,
+                0,
+                stream,
+            )
+        }
+    };
+    assert_eq!(batch(2), INVALID_VALUE);
+    assert_eq!(attribute(&machine, last, words, 4), before);
+    assert_eq!(batch(1), SUCCESS);
+    assert_eq!(attribute(&machine, last, words, 4), 0);
+}

@@ -211,6 +211,22 @@ fn kernels_use_a_host_pool_while_their_device_has_access() {
 }
 
 #[test]
+fn a_refused_change_of_access_has_no_effect() {
+    let host = HostPool::new(PINNED, HOST);
+    let device = CUmemLocation { r#type: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+    let own = CUmemLocation { r#type: HOST, id: 0 };
+    let given = [
+        CUmemAccessDesc { location: device, flags: READ_WRITE },
+        CUmemAccessDesc { location: own, flags: NO_ACCESS },
+    ];
+    let code = cu!(host.machine, cuMemPoolSetAccess(host.pool, given.as_ptr(), 2));
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    let (mut flags, mut place) = (CUmemAccess_flags(9), device);
+    assert_eq!(cu!(host.machine, cuMemPoolGetAccess(&mut flags, host.pool, &mut place)), SUCCESS);
+    assert_eq!(flags, NO_ACCESS);
+}
+
+#[test]
 fn kernels_use_a_managed_pool_without_a_grant() {
     let managed = HostPool::new(MANAGED, CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE);
     let word = managed.word();
