@@ -47,6 +47,8 @@ pub(super) enum Progress {
     Preempted,
     /// None of its warps can continue without other blocks of the cluster or the grid.
     Blocked,
+    /// Its warps only poll mbarriers, but may also poll memory that blocks of other clusters write.
+    Polling,
 }
 
 /// Whether waits for mbarriers give up when no warp can continue, as `try_wait` may.

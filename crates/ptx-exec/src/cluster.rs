@@ -27,6 +27,8 @@ pub(super) struct ClusterRunner<'a> {
     blocks: Vec<BlockRunner<'a>>,
     /// Whether each block has ended.
     ended: Vec<bool>,
+    /// Whether threads communicate through global memory.
+    communicates: bool,
     races: Option<Rc<RefCell<Races<'a>>>>,
     executed: u64,
     seed: u64,
@@ -49,7 +51,8 @@ impl<'a> ClusterRunner<'a> {
         };
         let blocks: Vec<_> = (0..launch.blocks_per_cluster()).map(block).collect();
         let ended = vec![false; blocks.len()];
-        Self { launch, blocks, ended, races, executed: 0, seed: 0 }
+        let communicates = program.communicates;
+        Self { launch, blocks, ended, communicates, races, executed: 0, seed: 0 }
     }
 
     /// Begins the cluster with this linear index. `order` varies the order of its warps.
@@ -88,7 +91,7 @@ impl<'a> ClusterRunner<'a> {
     pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
         if let [block] = &mut self.blocks[..] {
             return match block.run(budget, GivesUp(true))? {
-                Progress::Blocked if !block.barriers().has_grid_arrived() => Err(block.deadlock()),
+                Progress::Blocked if !block.barriers().has_grid_arrived() => self.blocked(),
                 progress => Ok(progress),
             };
         }
@@ -109,7 +112,7 @@ impl<'a> ClusterRunner<'a> {
                         self.executed += executed;
                         self.share_memory();
                     }
-                    Progress::Preempted => changes = true,
+                    Progress::Preempted | Progress::Polling => changes = true,
                     Progress::Blocked => {}
                 }
                 left = left.saturating_sub(self.blocks[rank].executed() - before);
@@ -123,7 +126,7 @@ impl<'a> ClusterRunner<'a> {
                 if self.blocks.iter().all(|block| block.barriers().has_grid_arrived()) {
                     return Ok(Progress::Blocked);
                 }
-                return Err(self.deadlock());
+                return self.blocked();
             }
             gives_up = GivesUp(!changes);
             if left == 0 {
@@ -131,6 +134,16 @@ impl<'a> ClusterRunner<'a> {
             }
             self.seed = if self.seed == 0 { 0 } else { scramble(self.seed).max(1) };
         }
+    }
+
+    /// Called when no block can make progress: a deadlock, unless a block of another cluster may
+    /// write what the blocks poll.
+    fn blocked(&mut self) -> Result<Progress, BlockFault> {
+        if !self.communicates || !self.blocks.iter().any(BlockRunner::is_stalled) {
+            return Err(self.deadlock());
+        }
+        self.blocks.iter_mut().for_each(BlockRunner::poll_again);
+        Ok(Progress::Polling)
     }
 
     fn rank_at(&self, turn: usize) -> usize {

@@ -26,6 +26,8 @@ const INLINE: u64 = 20_000;
 
 /// Warp instructions after which a block yields, if blocks may wait for each other.
 const QUANTUM: u64 = 1 << 16;
+/// The number of times that all clusters only poll before the grid counts as deadlocked.
+const POLLS: usize = 64;
 /// Maximum resident blocks; further blocks wait until one ends.
 const RESIDENT: usize = 1024;
 
@@ -230,7 +232,7 @@ impl Grid<'_> {
         let mut resting: VecDeque<(u64, ClusterRunner<'_>)> = VecDeque::new();
         let mut waiting: Vec<(u64, ClusterRunner<'_>)> = Vec::new();
         let mut free: Vec<ClusterRunner<'_>> = Vec::new();
-        let mut ended = 0;
+        let (mut ended, mut polls) = (0, 0);
         loop {
             let has_capacity = resting.len() < RESIDENT;
             let fresh = if has_capacity { self.next_position() } else { None };
@@ -253,7 +255,18 @@ impl Grid<'_> {
                     }
                 },
             };
-            match runner.run(QUANTUM) {
+            let result = runner.run(QUANTUM);
+            polls = if matches!(result, Ok(Progress::Polling)) { polls + 1 } else { 0 };
+            match result {
+                Ok(Progress::Polling) => {
+                    resting.push_back((position, runner));
+                    if polls > POLLS * resting.len() {
+                        let first = resting.iter().min_by_key(|(position, _)| *position);
+                        let Some((position, runner)) = first else { return };
+                        let _ = self.finish(*position, Err(runner.deadlock()));
+                        return;
+                    }
+                }
                 Ok(Progress::Preempted) => resting.push_back((position, runner)),
                 Ok(Progress::Blocked) => waiting.push((position, runner)),
                 result => {
@@ -332,7 +345,9 @@ impl Grid<'_> {
                 self.executed.fetch_add(executed, Ordering::Relaxed);
                 ControlFlow::Continue(())
             }
-            Ok(Progress::Preempted | Progress::Blocked) => ControlFlow::Continue(()),
+            Ok(Progress::Preempted | Progress::Polling | Progress::Blocked) => {
+                ControlFlow::Continue(())
+            }
             Err(fault) => {
                 self.first_fault.fetch_min(position, Ordering::Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

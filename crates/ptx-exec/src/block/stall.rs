@@ -49,6 +49,16 @@ impl BlockRunner<'_> {
         Ok(self.given_up <= PATIENCE && self.resume_stalled(true))
     }
 
+    /// Whether a warp waits for an mbarrier.
+    pub(crate) fn is_stalled(&self) -> bool {
+        (0..self.warps.len()).any(|warp| self.barriers.is_stalled(warp))
+    }
+
+    /// Makes waits for mbarriers give up once more in the next run.
+    pub(crate) fn poll_again(&mut self) {
+        self.given_up = PATIENCE - 1;
+    }
+
     fn land(&mut self) -> Result<bool, BlockFault> {
         let memories = &mut self.machine.memories;
         let Some(mut proxy) = memories.proxy.take() else { return Ok(false) };

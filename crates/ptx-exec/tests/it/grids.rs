@@ -326,3 +326,38 @@ fn a_grid_barrier_needs_a_cooperative_launch_and_its_handle() {
     let refused = Err(FaultKind::Undefined(Undefined::GridBarrier));
     assert_eq!(code_of(&other, true), refused);
 }
+
+#[test]
+fn a_block_may_poll_an_mbarrier_and_a_flag_of_another_block() {
+    let run = |last: &str, seed| {
+        let body = format!(
+            "mov.u32 %r5, bar;
+            setp.ne.u32 %p1, %r1, 0;
+            @%p1 bra SET;
+            mbarrier.init.shared.b64 [%r5], 1;
+            LOOP: mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 0;
+            @%p2 bra DONE;
+            ld.volatile.global.u32 %r6, [%rd1];
+            setp.ne.u32 %p3, %r6, 9;
+            @%p3 bra LOOP;
+            st.global.u32 [%rd1+4], 1;
+            bra DONE;
+            SET: mov.u32 %r7, 100000;
+            WORK: sub.u32 %r7, %r7, 1;
+            setp.ne.u32 %p4, %r7, 0;
+            @%p4 bra WORK;
+            {last}
+            DONE:"
+        );
+        let text = kernel_with(".shared .align 8 .b64 bar;", &body);
+        let bench = Bench::new(&[], 8);
+        let launch = Launch { grid: [2, 1, 1], seed, ..Launch::default() };
+        bench.launch(&decode(&text).unwrap(), launch).map(|_| words(&bench.output()))
+    };
+    for seed in 0..4 {
+        assert_eq!(run("st.volatile.global.u32 [%rd1], 9;", seed).unwrap(), [9, 1]);
+        // Without the store, the first block waits forever.
+        let fault = run("", seed).unwrap_err();
+        assert!(matches!(fault.kind, FaultKind::Deadlock { .. }), "{fault}");
+    }
+}
