@@ -57,9 +57,17 @@ impl Cell {
     }
 
     pub(super) fn note(&mut self, kind: AccessKind, stamp: AccessStamp) {
-        if kind != AccessKind::Read {
-            *self = Self { write: Some(stamp), reads: [None; 2] };
-            return;
+        match kind {
+            AccessKind::Read => {}
+            // It may be unordered with the recorded reads.
+            AccessKind::Write { same: true } => {
+                self.write = Some(stamp);
+                return;
+            }
+            _ => {
+                *self = Self { write: Some(stamp), reads: [None; 2] };
+                return;
+            }
         }
         let [last, before] = &mut self.reads;
         if last.is_some_and(|other| !other.is_by_same_thread(&stamp)) {

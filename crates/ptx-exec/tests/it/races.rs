@@ -175,3 +175,15 @@ fn blocks_race_in_global_memory() {
     run(&last(counter)).unwrap();
     expect_race(run(&last("")), Write, Read);
 }
+
+#[test]
+fn a_write_of_the_same_value_does_not_hide_an_earlier_read() {
+    // Warp 0 reads, warp 1 writes the same value and then meets warp 2, which writes another one.
+    let body = "setp.ge.u32 %p1, %r3, 32; setp.ge.u32 %p2, %r3, 64;
+        @%p2 bra LAST; @%p1 bra SAME;
+        ld.shared.u32 %r8, [tile]; ret;
+        SAME: st.shared.u32 [tile], 0x7fd05a5a; bar.sync 1, 64; ret;
+        LAST: bar.sync 1, 64; setp.eq.u32 %p3, %r3, 64; @%p3 st.shared.u32 [tile], 7;";
+    let launch = Launch { block: [96, 1, 1], ..Launch::default() };
+    expect_race(watch(&kernel_with(TILE, body), launch), Write, Read);
+}
