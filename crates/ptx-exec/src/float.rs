@@ -7,8 +7,9 @@
 //! made quiet, or `0xfff8000000000000` if no operand is a NaN.
 //!
 //! The `.approx` functions compute in `f64` and round once, which is more accurate than hardware
-//! (about 2 ulp). They use only correctly rounded operations, so they return the same bits on every
-//! host.
+//! (about 2 ulp). `ex2`, `lg2`, `rsqrt` and the quotients use only correctly rounded operations, so
+//! they return the same bits on every host. `sin`, `cos` and `tanh` use the host's `libm`, whose
+//! results may differ among hosts, rarely after rounding to `f32`.
 
 mod approx;
 mod extremum;
