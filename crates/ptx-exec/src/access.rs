@@ -43,7 +43,7 @@ pub(super) struct Memories<'a> {
     pub(super) global: &'a Snapshot,
     /// The most recent allocation of each access of the program.
     pub(super) spans: Vec<Span>,
-    /// The allocation that [`Self::resolve`] found last.
+    /// The allocation that [`Self::global_span`] found last.
     pub(super) found: Cell<Span>,
     /// The shared memory of the running block.
     pub(super) shared: Span,
@@ -131,6 +131,17 @@ impl Memories<'_> {
         (high <= found.end).then_some(found)
     }
 
+    /// The allocation of global memory that has `address`.
+    #[inline(always)]
+    pub(super) fn global_span(&self, address: u64) -> Option<Span> {
+        let mut span = self.found.get();
+        if address < span.base || address >= span.end {
+            span = self.global.find(address)?;
+            self.found.set(span);
+        }
+        Some(span)
+    }
+
     /// The shared memory that has `address`: of this block or, if the access can reach it, of
     /// another block of the cluster.
     fn shared_memory(&self, access: &Access, address: u64) -> Result<Span, FaultKind> {
@@ -175,11 +186,7 @@ impl Memories<'_> {
                 (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut())
             }
             StateSpace::Global | StateSpace::Const => {
-                let mut span = self.found.get();
-                if address < span.base || address >= span.end {
-                    span = self.global.find(address).ok_or_else(error)?;
-                    self.found.set(span);
-                }
+                let span = self.global_span(address).ok_or_else(error)?;
                 (span.base, span.end, span.host)
             }
         };

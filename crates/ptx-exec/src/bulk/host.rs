@@ -6,7 +6,6 @@ use super::extent::Extent;
 use super::undefined;
 use crate::access::{Memories, locate};
 use crate::fault::FaultKind;
-use crate::memory::Span;
 use crate::program::{Access, Width};
 use crate::races::AccessKind;
 use crate::tensor_map::{MAX_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
@@ -30,13 +29,8 @@ impl Memories<'_> {
 
     /// The host address of bytes of global memory.
     pub(super) fn global_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
-        let mut span = self.found.get();
-        if address < span.base || address >= span.end {
-            span = self.global.find(address).unwrap_or(Span::NONE);
-            self.found.set(span);
-        }
-        let inside = (span.base..span.end).contains(&address) && bytes <= span.end - address;
-        match inside.then_some(span) {
+        let span = self.global_span(address).filter(|span| bytes <= span.end - address);
+        match span {
             // SAFETY: the bytes are inside the allocation.
             Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
             None => {

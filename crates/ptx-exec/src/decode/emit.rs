@@ -96,25 +96,10 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Program {
-        let module = self.module;
-        let always = self.constant(u64::MAX, Width::Predicate);
-        self.keep_accumulators();
-        self.watch_stores();
-        let starts: Vec<usize> = self.regions.iter().map(|region| region.start).collect();
-        let layout = lay_out(&self.code, &starts, &self.registers);
-        let calls = self.call_table(&layout);
-        let offset_of = |register: VirtualRegister| layout.offsets[register.0 as usize];
-        let encode = |micro: &Micro| {
-            let (guard, negated) = micro.guard.unwrap_or((always, false));
-            Instruction {
-                guard: offset_of(guard),
-                guard_inversion: invert(negated),
-                operation: micro.operation.map(offset_of),
-            }
-        };
-        let code = self.code.iter().map(encode).collect();
-        let fenced_inputs: Vec<Offset> = self.fenced_inputs().into_iter().map(offset_of).collect();
+    /// Sets the register offsets of matrix instructions.
+    fn assign_matrices(&mut self, offset_of: impl Fn(VirtualRegister) -> Offset) {
+        let fenced = self.fenced_inputs().into_iter();
+        let fenced_inputs: Vec<Offset> = fenced.map(&offset_of).collect();
         for micro in &self.code {
             match micro.operation {
                 Operation::Tensor(Tensor::Matrix { matrix }) => {
@@ -134,6 +119,27 @@ impl Decoder<'_> {
                 _ => {}
             }
         }
+    }
+
+    pub(super) fn finish(mut self) -> Program {
+        let module = self.module;
+        let always = self.constant(u64::MAX, Width::Predicate);
+        self.keep_accumulators();
+        self.watch_stores();
+        let starts: Vec<usize> = self.regions.iter().map(|region| region.start).collect();
+        let layout = lay_out(&self.code, &starts, &self.registers);
+        let calls = self.call_table(&layout);
+        let offset_of = |register: VirtualRegister| layout.offsets[register.0 as usize];
+        let encode = |micro: &Micro| {
+            let (guard, negated) = micro.guard.unwrap_or((always, false));
+            Instruction {
+                guard: offset_of(guard),
+                guard_inversion: invert(negated),
+                operation: micro.operation.map(offset_of),
+            }
+        };
+        let code = self.code.iter().map(encode).collect();
+        self.assign_matrices(offset_of);
         self.assign_bulk(&offset_of);
         let presets = self.presets.iter().map(|(&preset, &register)| {
             let preset = match preset {
