@@ -1,7 +1,9 @@
 //! The command `retrograph-sim`. The started programs are this test binary again.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use cudarc::driver::{CudaContext, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
@@ -167,8 +169,17 @@ fn the_command_returns_the_exit_status_of_the_program() {
 fn another_file_of_the_same_version_has_its_own_links() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |mut command: Command| {
-        let output = command.args(["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"]).output();
-        String::from_utf8(output.expect("it starts").stdout).expect("a path")
+        command.args(["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"]);
+        let output = loop {
+            match command.output() {
+                // A process that another test has just forked still has the copy open.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                output => break output.expect("it starts"),
+            }
+        };
+        String::from_utf8(output.stdout).expect("a path")
     };
     let first = path(command(folder.path()));
     let copy = folder.path().join("copy");
