@@ -271,7 +271,8 @@ const DECLARATIONS: &[(&str, &str)] = &[
 fn addresses_as_initial_values_are_a_missing_feature() {
     for initial in ["[2] = {s, 0}", "= s", "= generic(s)", "[1] = {generic(s)+8}", "= f"] {
         let text = format!(
-            ".version 7.0\n.target sm_80\n.global .u64 s; .func f() {{ ret; }} .global .u64 p{initial};"
+            ".version 7.0\n.target sm_80\n.global .u64 s; .func f() {{ ret; }} \
+             .global .u64 p{initial};"
         );
         let error = parse(&text).unwrap_err();
         assert!(error.is_missing, "{initial}: {error}");

@@ -74,30 +74,30 @@ fn a_step_after_one_on_a_captured_stream_is_refused() {
 }
 
 /// Memory of another library, which records when it is freed.
-struct Foreign {
+struct Borrowed {
     memory: DeviceBuffer<f32>,
     freed: Arc<AtomicBool>,
 }
 
-impl Drop for Foreign {
+impl Drop for Borrowed {
     fn drop(&mut self) {
         self.freed.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn foreign_memory_outlives_the_last_step_of_a_program_that_is_dropped_in_a_capture() {
+fn borrowed_memory_outlives_the_last_step_of_a_program_that_is_dropped_in_a_capture() {
     let device = device();
     let stream = &device.stream;
     let side = Stream::new(&device.context).unwrap();
     for policy in [Policy::Eager, Policy::Hybrid, Policy::Capture] {
         let freed = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
-        let foreign = |at: usize| {
+        let borrowed = |at: usize| {
             let memory = DeviceBuffer::zeroed(&device.context, 4).unwrap();
-            Arc::new(Foreign { memory, freed: Arc::clone(&freed[at]) })
+            Arc::new(Borrowed { memory, freed: Arc::clone(&freed[at]) })
         };
         let bound = |at: usize| {
-            let owner = foreign(at);
+            let owner = borrowed(at);
             let address = owner.memory.address();
             // SAFETY: the memory lives as long as its owner.
             unsafe { DeviceBuffer::<f32>::from_raw(&device.context, address, 4, owner) }
@@ -105,7 +105,7 @@ fn foreign_memory_outlives_the_last_step_of_a_program_that_is_dropped_in_a_captu
         let mut pass = Pass::new("copy");
         let [x, y] = ["x", "y"].map(|name| pass.external::<f32>(name, 4));
         pass.copy(x, y).unwrap();
-        let workspace = foreign(2);
+        let workspace = borrowed(2);
         let call = LibraryCall::new("fill", move |scope| {
             let address = workspace.memory.address();
             // SAFETY: the workspace has 4 words.
