@@ -197,8 +197,8 @@ class Transformer(nn.Module):
         self.embedding.requires_grad_(full)
         with torch.no_grad():
             self.embedding.weight.mul_(0.02)
-        # A Gemma 2 multiplies what it embeds.
-        self.factor = options.hidden**0.5 if options.gemma2 else 1.0
+        # The factor of embedded tokens.
+        self.factor = options.hidden**0.5 if options.gemma2 else None
         attention = attention_of_layers(options, seq)
         self.layers = nn.ModuleList(Layer(options, attention[index % 2]) for index in range(options.layers))
         self.norm = Norm(options).requires_grad_(full)
@@ -207,7 +207,9 @@ class Transformer(nn.Module):
         self.register_buffer("sin", sin)
 
     def forward(self, tokens):
-        x = self.embedding(tokens) * self.factor
+        x = self.embedding(tokens)
+        if self.factor is not None:
+            x = x * self.factor
         for layer in self.layers:
             x = layer(x, self.cos, self.sin)
         return F.linear(self.norm(x), self.embedding.weight)

@@ -4,7 +4,7 @@ use retrograph_ptx::build::Value;
 
 /// The last word of the counter in sampling.
 pub(crate) const SAMPLING_DOMAIN: u32 = 0;
-/// The last word of the counter in dropout, so that its random numbers are not those of sampling.
+/// The last word of the counter in dropout. It differs from sampling, so the random numbers do.
 pub(crate) const DROPOUT_DOMAIN: u32 = 1;
 
 /// The factors of the first and the third word.

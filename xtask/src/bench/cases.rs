@@ -25,8 +25,8 @@ impl Shape {
         Self { name, layers, hidden, intermediate, heads, kv_heads, vocab, head_dim, config }
     }
 
-    /// The options of the shape, which our program and the scripts share. Dimensions take
-    /// precedence over those of the file.
+    /// The options of the shape, which our program and the scripts share. Both use these dimensions
+    /// instead of those in the file.
     pub(crate) fn options(&self) -> Vec<String> {
         let Self { layers, hidden, intermediate, heads, kv_heads, vocab, .. } = self;
         let dimensions = [

@@ -43,18 +43,24 @@ pub(super) fn check_code(context: &Context, code: &[u8]) -> Result<(), CodeError
     }
 }
 
-/// A table of an ELF header, and the parts of the file that its entries name. All numbers are
-/// offsets of fields: those of the table in the header, the others in an entry.
+/// Where an ELF file describes one of its two tables, and where an entry of that table describes
+/// its bytes in the file.
 struct ElfTable {
+    /// Position in the file header of the offset of the table.
     offset: u64,
+    /// Position in the file header of the size of an entry.
     entry_size: u64,
+    /// Position in the file header of the number of entries.
     count: u64,
     /// The least size of an entry.
     least_entry_size: u64,
-    /// The type of an entry; a section of type [`SHT_NOBITS`] has no bytes in the file.
+    /// Position in an entry of its type.
     kind: u64,
+    /// The type of entries without bytes in the file.
     nobits: Option<u64>,
+    /// Position in an entry of the offset of its bytes.
     data_offset: u64,
+    /// Position in an entry of the number of its bytes.
     data_size: u64,
 }
 

@@ -5,7 +5,7 @@ use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
-use retrograph_kernels::{Dispatch, KernelError, TensorView, View};
+use retrograph_kernels::{Dispatch, KernelError, Launch, TensorView, View};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::elementwise::rounds;
@@ -30,6 +30,13 @@ const SIZES: [(usize, usize); 11] = [
     (2, 33_000),
 ];
 
+/// The dispatch of an entry: a warp per row (0), or a block per row (1).
+fn dispatch(launch: &Launch<u64>, rows: usize, entry: usize) -> Dispatch {
+    let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
+    let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
+    Dispatch { entry: launch.kernel().entries[entry], grid, block, shared_bytes: 0 }
+}
+
 /// Losses and gradient, by warps (0) or by blocks (1).
 fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize) -> [Vec<f32>; 2] {
     let once = || {
@@ -49,12 +56,9 @@ fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize
             softcap: None,
         };
         let launch = launch.launch().unwrap();
-        let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
-        let grid = [blocks as u32, 1, 1];
-        let entry = launch.kernel().entries[entry];
-        let forced = Dispatch { entry, grid, block: [threads, 1, 1], shared_bytes: 0 };
+        let forced = dispatch(&launch, rows, entry);
         device.run_as(&launch, forced);
-        if launch.dispatch(device.target()).entry == entry {
+        if launch.dispatch(device.target()).entry == forced.entry {
             assert_eq!(launch.dispatch(device.target()), forced);
         }
         [device.download(losses), device.download(gradient)]
@@ -65,11 +69,28 @@ fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize
     first
 }
 
-/// Relative as for softmax. At the target the gradient is a probability minus 1; if the probability
-/// is close to 1, its rounding errors remain: up to 2⁻²⁴ for each of about 16 operations (sums,
-/// reciprocal and products).
-fn gradient_tolerance(counted: u32) -> Tolerance {
-    Tolerance::relative(1.5e-5).absolute(1e-6 / f64::from(counted.max(1)))
+/// Compares a gradient with its reference: relative as for softmax, plus the relative error
+/// `of_logits`. At the target the gradient is a probability minus 1. If the probability is close to
+/// 1, its rounding errors remain: up to 2⁻²⁴ for each of about 16 operations (sums, reciprocal and
+/// products).
+#[track_caller]
+fn check_gradient(
+    found: &[f32],
+    expected: &[f64],
+    targets: &[u32],
+    counted: u32,
+    of_logits: f64,
+    what: &str,
+) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let vocab = found.len() / targets.len().max(1);
+    let (relative, counted) = (1.5e-5 + of_logits, f64::from(counted.max(1)));
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let at_target = targets[index / vocab] as usize == index % vocab;
+        let absolute = if at_target { 1e-6 } else { 2e-7 };
+        let tolerance = Tolerance::relative(relative).absolute(absolute / counted);
+        tolerance.check(&[*found], &[*expected], &format!("gradient {what}, element {index}"));
+    }
 }
 
 /// Compares with the reference.
@@ -84,7 +105,7 @@ fn check(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usi
     tolerance.check(&losses, &expected, &format!("losses {what}"));
     let expected = cross_entropy_gradient(&logits, targets, vocab);
     let expected: Vec<f64> = expected.iter().map(|g| g / f64::from(counted.max(1))).collect();
-    gradient_tolerance(counted).check(&gradient, &expected, &format!("gradient {what}"));
+    check_gradient(&gradient, &expected, targets, counted, 0.0, &what);
 }
 
 #[test]
@@ -259,10 +280,7 @@ fn logits_in_bf16_match_the_reference() {
                 softcap: None,
             };
             let launch = loss.launch().unwrap();
-            let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
-            let entry = launch.kernel().entries[entry];
-            let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
-            device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });
+            device.run_as(&launch, dispatch(&launch, rows, entry));
         };
         let whole = place();
         let single = device.unwritten(len);
@@ -276,8 +294,7 @@ fn logits_in_bf16_match_the_reference() {
         let expected = cross_entropy_gradient(&exact, &tokens, vocab);
         let expected: Vec<f64> = expected.iter().map(|g| g / rows.max(1) as f64).collect();
         let gradient = device.download(single);
-        let what = format!("gradient {what}");
-        gradient_tolerance(rows as u32).check(&gradient, &expected, &what);
+        check_gradient(&gradient, &expected, &tokens, rows as u32, 0.0, &what);
         // An in-place gradient is rounded; nothing else is written.
         run(whole.slice(shift..shift + len), GradLogits::InPlace);
         let rounded: Vec<_> = gradient.into_iter().map(bf16::from_f32).collect();
@@ -320,12 +337,41 @@ fn logits_with_a_cap_match_the_reference() {
             let of_logits = 2.0 * error * cap;
             let tolerance = Tolerance::relative(2e-6).absolute(2e-6 + of_logits);
             tolerance.check(&found[0], &expected, &format!("losses {what}"));
-            // A probability p has an error of p (1 − p) times that of the logits.
-            let tolerance =
-                Tolerance::relative(1.5e-5 + of_logits).absolute(1e-6 / rows.max(1) as f64);
-            tolerance.check(&found[1], &grad, &format!("gradient {what}"));
+            // An error e of a logit changes its probability p by e · p · (1 − p).
+            check_gradient(&found[1], &grad, &tokens, rows as u32, of_logits, &what);
+            // In place, as a training step runs it, the gradient has the dtype of the logits.
+            let [losses, in_place] = capped_in_place(&device, logits, &tokens, vocab, cap as f32);
+            let rounded: Vec<f32> = match logits {
+                TensorView::F32(_) => found[1].clone(),
+                _ => found[1].iter().map(|grad| bf16::from_f32(*grad).into()).collect(),
+            };
+            if vocab > 1024 && entry == 1 || vocab <= 1024 && entry == 0 {
+                same_bits(&losses, &found[0], "losses in place");
+                same_bits(&in_place, &rounded, "the gradient in place");
+            }
         }
     }
+}
+
+/// Losses and the in-place gradient of the entry that is chosen for the sizes.
+fn capped_in_place(
+    device: &Device,
+    logits: TensorView<u64>,
+    tokens: &[u32],
+    vocab: usize,
+    cap: f32,
+) -> [Vec<f32>; 2] {
+    let (rows, losses) = (tokens.len(), device.unwritten(tokens.len()));
+    let (targets, counted) = (device.upload(tokens), device.upload(&[rows as u32]));
+    let (grad_logits, softcap) = (GradLogits::InPlace, Some(cap));
+    let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
+    device.run(&loss.launch().unwrap());
+    let gradient = match logits {
+        TensorView::F32(logits) => device.download(logits),
+        TensorView::Bf16(logits) => device.download(logits).into_iter().map(f32::from).collect(),
+        _ => unreachable!("logits are f32 or bf16"),
+    };
+    [device.download(losses), gradient]
 }
 
 /// Losses and gradient in f32, in one of the entries, which repeats its bits.
@@ -346,10 +392,7 @@ fn capped(
         let loss =
             CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
         let launch = loss.launch().unwrap();
-        let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
-        let entry = launch.kernel().entries[entry];
-        let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
-        device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });
+        device.run_as(&launch, dispatch(&launch, rows, entry));
         [device.download(losses), device.download(grad)]
     };
     let (first, second) = (once(), once());

@@ -319,7 +319,8 @@ fn gradients_are_those_of_the_formula() {
     };
     let [grad_input, grad_magnitudes] = scaled.backward([false, false]);
     // The loss is linear in x and in the magnitudes, so differences are exact in f64. A gradient of
-    // x is a product below 1, that of a magnitude a sum of five products divided by a norm.
+    // x is one product, which is below 1. A gradient of a magnitude is a sum of five products,
+    // divided by a norm.
     let expected = differences(&x, 1e-3, |x| loss(x, &magnitudes));
     within(&grad_input, &expected, &vec![1e-6; expected.len()], "dx");
     let expected = differences(&magnitudes, 1e-3, |magnitudes| loss(&x, magnitudes));
