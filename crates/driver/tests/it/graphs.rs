@@ -282,6 +282,7 @@ fn the_offsets_of_a_copied_box_are_part_of_its_addresses() {
         srcXInBytes: 8,
         srcY: 1,
         srcPitch: 16,
+        srcHeight: 2,
         dstXInBytes: 4,
         dstY: 1,
         dstZ: 1,
