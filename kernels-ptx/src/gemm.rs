@@ -42,6 +42,7 @@ mod accumulator;
 mod bulk_store;
 mod config;
 mod epilogue;
+mod glu;
 mod kernel;
 mod loader;
 mod mainloop;
@@ -53,7 +54,6 @@ pub(crate) mod split;
 pub(crate) mod split_k_sum;
 mod squares;
 mod staged_store;
-mod swiglu;
 
 use retrograph_kernel_abi::gemm::{GemmImage, IMAGES, Mainloop, TileConfig};
 use retrograph_ptx::SmTarget;

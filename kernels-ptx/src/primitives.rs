@@ -4,6 +4,7 @@ pub(crate) mod arith;
 pub(crate) mod bf16;
 pub(crate) mod eight;
 pub(crate) mod f16;
+pub(crate) mod gated;
 pub(crate) mod gelu;
 pub(crate) mod input;
 pub(crate) mod mma;

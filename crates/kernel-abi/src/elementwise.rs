@@ -68,6 +68,18 @@ parameters! {
     }
 }
 
+/// The activation of a gated linear unit, `activation(gate) · up`.
+///
+/// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GatedActivation {
+    /// SwiGLU: `silu(gate) · up`.
+    #[default]
+    Silu,
+    /// GeGLU: `gelu(gate) · up`, with the tanh approximation of GELU.
+    GeluTanh,
+}
+
 parameters! {
     /// The parameters of [`SWIGLU`] and [`GEGLU`].
     pub struct GatedParameters {

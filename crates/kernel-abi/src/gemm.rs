@@ -13,9 +13,9 @@ mod tile;
 pub use added_products::{AddedProductParameters, MAX_ADDED_PRODUCTS};
 pub use images::{
     BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
-    GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
-    MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT, QKV_ROPE_NT, SWIGLU_BACKWARD_NN,
-    SWIGLU_NT, TN,
+    GEGLU_BACKWARD_NN, GEGLU_NT, GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4,
+    MULTISTAGE_NT, MULTISTAGE_NT_NF4, MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT,
+    QKV_ROPE_NT, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
 };
 pub use skinny::{
     SKINNY, SKINNY_MAX_LAYERS, SKINNY_MAX_ROWS, SKINNY_TILE_ROWS, SKINNY_WARPS, SkinnyForm,
@@ -27,8 +27,8 @@ pub use split::{
     SplitScaleParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 pub use tile::{
-    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4,
-    SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K, WGMMA_TF32X3_BLOCK_K,
+    CONSUMER_ROWS, GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop,
+    QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, TileConfig, WGMMA_BLOCK_K, WGMMA_TF32X3_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};
@@ -174,10 +174,10 @@ parameters! {
 pub const QKV_ROPE_HEAD_DIMS: [u32; 2] = [64, 128];
 
 parameters! {
-    /// Further operands of SwiGLU; c is `silu(gate) · up`. All are bf16 and contiguous, in the
-    /// layouts of b and c; `alpha` is 1, and there is no bias. They follow [`GemmTensorMaps`] in
-    /// entries of [`Epilogue::SwiGlu`].
-    pub struct GemmSwiGluParameters {
+    /// Further operands of a gated linear unit; c is `activation(gate) · up`. All are bf16 and
+    /// contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias. They follow
+    /// [`GemmTensorMaps`] in entries of [`Epilogue::Glu`].
+    pub struct GemmGluParameters {
         /// The second b, of up: `n × k` elements, read.
         up_b: pointer<Bf16>,
         /// `m × n` elements, written; null to keep neither gate nor up.
@@ -196,8 +196,8 @@ parameters! {
 parameters! {
     /// Further operands of the gradients of gate and up; c is the gradient of gate. All are bf16
     /// and contiguous, in the layout of c; `alpha` is 1, and there is no bias. They follow
-    /// [`AddedProductParameters`] in entries of [`Epilogue::SwiGluBackward`].
-    pub struct GemmSwiGluBackwardParameters {
+    /// [`AddedProductParameters`] in entries of [`Epilogue::GluBackward`].
+    pub struct GemmGluBackwardParameters {
         /// `m × n` elements, read.
         gate: pointer<Bf16>,
         /// `m × n` elements, read.

@@ -1,9 +1,9 @@
 //! Benchmarks every GEMM tile on a GPU, and marks the tile that the heuristic selects.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--bf16-activations [--bf16-results]] | --swiglu] [--weights DTYPE] \
-//!     [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
-//!     [--sustained SECONDS] [--simulate] OUT.jsonl
+//! gemm_speed [--bf16 [--bf16-activations [--bf16-results]] | --swiglu | --geglu] \
+//!     [--weights DTYPE] [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] \
+//!     [--samples N] [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! - `--bf16` computes in bf16.
@@ -12,8 +12,8 @@
 //!   time the split kernels.
 //! - `--bf16-activations` stores the first operand as bf16; the second must be bf16 or NF4.
 //! - `--bf16-results` writes results in bf16.
-//! - `--swiglu` times the gate and up products with fused SwiGLU, and the gradients of both through
-//!   a layer from OUTPUTS to INPUTS, all in bf16.
+//! - `--swiglu` and `--geglu` time the gate and up products of a gated linear unit, and the
+//!   gradients of both through a layer from OUTPUTS to INPUTS, all in bf16.
 //! - `--tile` times this tile and the selected one, `--chosen` only the selected one.
 //! - `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
 //!   power limit.
@@ -35,8 +35,8 @@ use std::io::Write;
 use device::{Device, Work};
 use retrograph_kernels::gemm::dispatch_entry;
 use retrograph_kernels::ops::{
-    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, Split, SplitMatrix, SwiGluDgrad,
-    SwiGluFprop, TensorView, Wgrad,
+    DType, Dgrad, Fprop, GatedActivation, GemmShape, GluDgrad, GluFprop, NF4_BLOCK, Nf4, Nf4Scales,
+    Split, SplitMatrix, TensorView, Wgrad,
 };
 use retrograph_kernels::{Launch, View, images};
 
@@ -112,7 +112,7 @@ struct Options {
     weights: Weights,
     bf16_activations: bool,
     bf16_results: bool,
-    swiglu: bool,
+    glu: Option<GatedActivation>,
     rows: Vec<usize>,
     layers: Vec<[usize; 2]>,
     tile: Option<String>,
@@ -129,7 +129,7 @@ impl Options {
         let (mut compute, mut weights, mut bf16_activations) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
         let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
-        let mut swiglu = false;
+        let mut glu = None;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -148,8 +148,12 @@ impl Options {
                 "--bf16" => compute = DType::Bf16,
                 "--bf16-activations" => bf16_activations = true,
                 "--bf16-results" => bf16_results = true,
-                "--swiglu" => {
-                    (swiglu, bf16_activations, bf16_results) = (true, true, true);
+                "--swiglu" | "--geglu" => {
+                    glu = Some(match argument.as_str() {
+                        "--swiglu" => GatedActivation::Silu,
+                        _ => GatedActivation::GeluTanh,
+                    });
+                    (bf16_activations, bf16_results) = (true, true);
                     (compute, weights) = (DType::Bf16, Weights::Bf16);
                 }
                 "--layers" => {
@@ -179,7 +183,7 @@ impl Options {
             weights,
             bf16_activations,
             bf16_results,
-            swiglu,
+            glu,
             rows,
             layers,
             tile,
@@ -245,9 +249,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "op", "rows", "inputs", "outputs", "entry", "blocks", "us", "TFLOP/s", "GB/s"
     );
     for shape in options.shapes() {
-        let ops: &[&str] = match options.swiglu {
-            true => &["swiglu", "swiglu_backward"],
-            false => &["fprop", "dgrad", "wgrad", "split"],
+        let ops: &[&str] = match options.glu {
+            Some(_) => &["glu", "glu_backward"],
+            None => &["fprop", "dgrad", "wgrad", "split"],
         };
         for &op in ops {
             let splits = matches!(options.weights, Weights::Split(_));
@@ -270,14 +274,14 @@ fn compare(
     shape: GemmShape,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
-    let launches = match options.swiglu {
-        true => swiglu_ring(device, op, shape)?,
-        false => ring(device, options, op, shape)?,
+    let launches = match options.glu {
+        Some(activation) => glu_ring(device, activation, op, shape)?,
+        None => ring(device, options, op, shape)?,
     };
     let first = &launches[0];
     let chosen = first.dispatch(device.target);
     let products = match op {
-        "swiglu" => 2.0,
+        "glu" => 2.0,
         "split" => 0.0,
         _ => 1.0,
     };
@@ -387,9 +391,10 @@ fn ring(
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
 }
 
-/// The same SwiGLU launch, once per copy of the operands.
-fn swiglu_ring(
+/// The same launch of a gated linear unit, once per copy of the operands.
+fn glu_ring(
     device: &Device,
+    activation: GatedActivation,
     op: &str,
     shape: GemmShape,
 ) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
@@ -409,14 +414,16 @@ fn swiglu_ring(
             view
         };
         let [x, w_gate, w_up, gate, up, first, second] = [(); 7].map(|()| take());
-        if op == "swiglu" {
+        if op == "glu" {
             let products = Some([gate, up]);
-            return SwiGluFprop { x, w: [w_gate, w_up], products, out: first, shape }.launch();
+            return GluFprop { activation, x, w: [w_gate, w_up], products, out: first, shape }
+                .launch();
         }
         let shape = GemmShape { rows, inputs: outputs, outputs: inputs };
         let (grad_out, w, added) = (x, w_gate, None);
         let [grad_gate, grad_up] = [first, second];
-        SwiGluDgrad { grad_out, w, second: added, gate, up, grad_gate, grad_up, shape }.launch()
+        GluDgrad { activation, grad_out, w, second: added, gate, up, grad_gate, grad_up, shape }
+            .launch()
     };
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
 }

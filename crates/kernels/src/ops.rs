@@ -34,12 +34,12 @@ pub use crate::gemm::{
     DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE, DGRAD_MULTISTAGE_NF4,
     DGRAD_NF4, DGRAD_SPLIT, Dgrad, DgradOperands, DgradSplitK, DgradSum, FPROP, FPROP_BF16,
     FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4,
-    FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmProblem, GemmShape, NotInF16,
-    QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU,
-    SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyForm, SkinnyFprop, SkinnyLayer,
-    SkinnyProblem, SkinnySwiGlu, Split, SplitGradient, SplitKSum, SplitMatrix, SplitSwiGlu,
-    SplitSwiGluBackward, SwiGluDgrad, SwiGluFprop, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad,
-    WgradSplitK, WgradSquares, split_rows,
+    FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GEGLU_DGRAD, GEGLU_FPROP, GemmConfig, GemmProblem,
+    GemmShape, GluDgrad, GluFprop, NotInF16, QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection,
+    SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP,
+    SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnyProblem, SkinnySwiGlu, Split, SplitGradient,
+    SplitKSum, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE,
+    Wgrad, WgradSplitK, WgradSquares, split_rows,
 };
 pub use crate::gemv::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GatedGemv, Gemv, GemvForm, GemvLayer, GemvProblem,
@@ -76,6 +76,7 @@ pub use crate::sampling::{
 };
 pub use crate::tensor::{NF4_BLOCK, NF4_NESTED_BLOCK, Nf4, Nf4Scales, Output, TensorView};
 pub use retrograph_kernel_abi::DType;
+pub use retrograph_kernel_abi::elementwise::GatedActivation;
 
 /// Every kernel, family by family.
 pub fn all() -> &'static [&'static Kernel] {

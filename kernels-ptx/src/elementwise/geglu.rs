@@ -12,13 +12,15 @@ use retrograph_ptx::build::ModuleBuilder;
 
 use super::gated::forward;
 use super::kernel::elementwise;
-use crate::primitives::gelu::geglu;
+use crate::primitives::gelu::{geglu, geglu_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = GEGLU_ENTRIES;
     ModuleBuilder::new(target)
         .entry(elementwise(target, in_f32, DType::F32, forward, |[gate, up]| [geglu(gate, up)]))
-        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| [geglu(gate, up)]))
+        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| {
+            [geglu_bf16(gate, up)]
+        }))
         .build()
 }

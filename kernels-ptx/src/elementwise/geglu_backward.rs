@@ -12,7 +12,7 @@ use retrograph_ptx::build::ModuleBuilder;
 
 use super::gated::backward;
 use super::kernel::elementwise;
-use crate::primitives::gelu::geglu_gradients;
+use crate::primitives::gelu::{geglu_gradients, geglu_gradients_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -22,7 +22,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
             geglu_gradients([gate, up], grad_out)
         }))
         .entry(elementwise(target, in_bf16, DType::Bf16, backward, |[gate, up, grad_out]| {
-            geglu_gradients([gate, up], grad_out)
+            geglu_gradients_bf16([gate, up], grad_out)
         }))
         .build()
 }

@@ -7,11 +7,11 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
+use super::glu::{GluBackwardParams, GluParams};
 use super::loader::vector::{LoTerm, OperandFormat};
 use super::operand_tile::{BlockOperand, OperandTile};
 use super::qkv_rope::QkvRopeParams;
 use super::squares::SquaresParams;
-use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
 use crate::primitives::arith::div_const;
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::Declarations;
@@ -118,8 +118,8 @@ pub(super) struct SplitParams<'k> {
 pub(super) enum EpilogueParams<'k> {
     Linear,
     QkvRope(QkvRopeParams<'k>),
-    SwiGlu(SwiGluParams<'k>),
-    SwiGluBackward(SwiGluBackwardParams<'k>),
+    Glu(GluParams<'k>),
+    GluBackward(GluBackwardParams<'k>),
 }
 
 /// The operands of an added product.
@@ -191,9 +191,9 @@ impl<'k> GemmParams<'k> {
         let epilogue = match image.epilogue {
             Epilogue::Linear => EpilogueParams::Linear,
             Epilogue::QkvRope => EpilogueParams::QkvRope(QkvRopeParams::declare(k, added)),
-            Epilogue::SwiGlu => EpilogueParams::SwiGlu(SwiGluParams::declare(k)),
-            Epilogue::SwiGluBackward => {
-                EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
+            Epilogue::Glu(activation) => EpilogueParams::Glu(GluParams::declare(k, activation)),
+            Epilogue::GluBackward(activation) => {
+                EpilogueParams::GluBackward(GluBackwardParams::declare(k, activation))
             }
         };
         Self { added, squares, epilogue, ..params }

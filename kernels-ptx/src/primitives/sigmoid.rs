@@ -46,9 +46,14 @@ pub(crate) fn swiglu_gradients<'k>(
     [grad_out * (up * derivative), grad_out * (gate * sigmoid)]
 }
 
+/// `1 / (1 + 2ˣ)`, which is `σ(−x · ln 2)`, for bf16 operands.
+pub(crate) fn sigmoid_exp2_bf16<'k>(x: Value<'k, f32>) -> Value<'k, f32> {
+    (x.exp2_ftz() + 1.0).rcp_approx_ftz()
+}
+
 /// `σ(x)` for x in bf16.
 fn sigmoid_bf16<'k>(x: Value<'k, f32>) -> Value<'k, f32> {
-    ((x * -LOG2_E).exp2_ftz() + 1.0).rcp_approx_ftz()
+    sigmoid_exp2_bf16(x * -LOG2_E)
 }
 
 /// [`swiglu`] for operands in bf16.

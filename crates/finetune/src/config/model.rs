@@ -1,6 +1,6 @@
 //! Model configuration.
 
-use retrograph_kernels::ops::{rope_frequencies, rope_tables_scaled};
+use retrograph_kernels::ops::{GatedActivation, rope_frequencies, rope_tables_scaled};
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
@@ -74,7 +74,7 @@ pub struct ModelConfig {
     #[serde(default)]
     pub logit_softcap: Option<f32>,
     /// The activation of the gated MLP.
-    #[serde(default)]
+    #[serde(default, with = "StoredActivation")]
     pub activation: GatedActivation,
     /// Whether an RMSNorm also follows attention and the MLP, before the residual stream.
     #[serde(default)]
@@ -91,14 +91,11 @@ pub struct ModelConfig {
     pub fused: bool,
 }
 
-/// The activation of a gated MLP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GatedActivation {
-    /// SwiGLU: `silu(gate) · up`.
-    #[default]
+/// How configurations store a [`GatedActivation`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "GatedActivation", rename_all = "snake_case")]
+enum StoredActivation {
     Silu,
-    /// GeGLU: `gelu(gate) · up`, with the tanh approximation of GELU.
     GeluTanh,
 }
 

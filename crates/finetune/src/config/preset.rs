@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::GatedActivation;
 use super::choice::UnknownChoice;
-use super::model::{GatedActivation, ModelConfig};
+use super::model::ModelConfig;
 use crate::error::Result;
 
 /// Minimum vocabulary size without a tokenizer: each byte is a token.

@@ -6,9 +6,9 @@ use retrograph_finetune::checkpoint::Header;
 use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, ModelConfig, Plan,
-    Precision, Preset, Request, Sampling, SlidingWindow, Source, Trainer, TrainerOptions,
-    TrainingConfig,
+    Error, GatedActivation, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode,
+    ModelConfig, Plan, Precision, Preset, Request, Sampling, SlidingWindow, Source, Trainer,
+    TrainerOptions, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
@@ -179,8 +179,8 @@ fn gradients_of_capped_scores_in_bf16_stay_near_those_in_f32() {
     }
 }
 
-/// Products that compute RoPE, SwiGLU or its gradient have the bits of separate launches. One
-/// product of the gradients through gate and up rounds their sum once.
+/// Products that compute RoPE, a gated linear unit or its gradient have the bits of separate
+/// launches. One product of the gradients through gate and up rounds their sum once.
 #[test]
 fn fused_products_keep_the_loss_and_the_gradients() {
     let lora = |targets| {
@@ -194,6 +194,10 @@ fn fused_products_keep_the_loss_and_the_gradients() {
         TrainingConfig { model, ..config }
     };
     let nf4 = |config| TrainingConfig { precision: Precision::BF16.nf4(false), ..config };
+    let geglu = |config: TrainingConfig| {
+        let model = ModelConfig { activation: GatedActivation::GeluTanh, ..config.model };
+        TrainingConfig { model, ..config }
+    };
     // Gate and up with LoRA are products of their own, and so are queries and keys whose heads are
     // not of 64 or 128 elements.
     for (config, fused) in [
@@ -204,15 +208,19 @@ fn fused_products_keep_the_loss_and_the_gradients() {
         (lora(LoraTargets::ALL), [0, 0, 1]),
         (wide(lora(LoraTargets::ALL), 4, 2, 64), [1, 0, 1]),
         (wide(nf4(lora(LoraTargets::ALL)), 1, 1, 64), [1, 0, 1]),
+        (geglu(lora(LoraConfig::new(8, 12.0).targets)), [0, 1, 1]),
     ] {
+        let [fprop, dgrad] = match config.model.activation {
+            GatedActivation::Silu => ["gemm_swiglu_fprop", "gemm_swiglu_dgrad"],
+            GatedActivation::GeluTanh => ["gemm_geglu_fprop", "gemm_geglu_dgrad"],
+        };
         let run = |fuse_from| {
             let step = StepOptions { fuse_from, ..GradientOwner::External.into() };
             let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
             let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
-            let fused = ["gemm_qkv_rope_fprop", "gemm_swiglu_fprop", "gemm_swiglu_dgrad"]
-                .map(|name| usize::from(uses(name)));
+            let fused = ["gemm_qkv_rope_fprop", fprop, dgrad].map(|name| usize::from(uses(name)));
             let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
             let loss = trainer.step(&golden::batch(&config, 0)).unwrap().loss;
             (fused, loss.to_bits(), trainer.gradients().unwrap())

@@ -1,9 +1,9 @@
 //! The groups of parameters of a GEMM entry.
 
 use super::{
-    AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmQkvRopeParameters,
-    GemmSquaresParameters, GemmSwiGluBackwardParameters, GemmSwiGluParameters, GemmTensorMaps,
-    Layout, Nf4ScaleParameters, SplitScaleParameters,
+    AddedProductParameters, Epilogue, GemmGluBackwardParameters, GemmGluParameters, GemmImage,
+    GemmParameters, GemmQkvRopeParameters, GemmSquaresParameters, GemmTensorMaps, Layout,
+    Nf4ScaleParameters, SplitScaleParameters,
 };
 use crate::{DType, Parameter};
 
@@ -24,11 +24,11 @@ impl GemmImage {
     }
 
     /// Whether the entries have [`AddedProductParameters`]: products of bf16 activations and bf16
-    /// weights, except the forward pass of SwiGLU.
+    /// weights, except the forward pass of gated linear units.
     pub const fn adds_products(&self) -> bool {
         matches!((self.a, self.b), (DType::Bf16, DType::Bf16))
             && !matches!(self.layout, Layout::Tn)
-            && !matches!(self.epilogue, Epilogue::SwiGlu)
+            && !matches!(self.epilogue, Epilogue::Glu(_))
     }
 
     /// Whether the entries have [`GemmSquaresParameters`]: weight gradients of bf16 operands.
@@ -50,8 +50,8 @@ impl GemmImage {
             match self.epilogue {
                 Epilogue::Linear => NONE,
                 Epilogue::QkvRope => GemmQkvRopeParameters::<()>::LIST,
-                Epilogue::SwiGlu => GemmSwiGluParameters::<()>::LIST,
-                Epilogue::SwiGluBackward => GemmSwiGluBackwardParameters::<()>::LIST,
+                Epilogue::Glu(_) => GemmGluParameters::<()>::LIST,
+                Epilogue::GluBackward(_) => GemmGluBackwardParameters::<()>::LIST,
             },
         ]
     }

@@ -1,9 +1,10 @@
 //! GEMM images: one per layout, element types, arithmetic and epilogue.
 
 use super::tile::{
-    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU,
-    SWIGLU_BACKWARD, TileConfig,
+    GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4,
+    SPLIT_F16, TileConfig,
 };
+use crate::elementwise::GatedActivation;
 use crate::{DType, Parameter};
 
 /// Which index of the operands is contiguous in memory, as in BLAS: n for rows, t for transposed.
@@ -25,12 +26,13 @@ pub enum Epilogue {
     /// Writes queries, keys and values: three products with the same a. RoPE rotates queries and
     /// keys; see [`GemmQkvRopeParameters`](super::GemmQkvRopeParameters).
     QkvRope,
-    /// Writes gate and up, two products with the same a, and `silu(gate) · up`; see
-    /// [`GemmSwiGluParameters`](super::GemmSwiGluParameters).
-    SwiGlu,
-    /// Writes the gradients of gate and up; the product is the gradient of `silu(gate) · up`. See
-    /// [`GemmSwiGluBackwardParameters`](super::GemmSwiGluBackwardParameters).
-    SwiGluBackward,
+    /// Writes gate and up, two products with the same a, and `activation(gate) · up`; see
+    /// [`GemmGluParameters`](super::GemmGluParameters).
+    Glu(GatedActivation),
+    /// Writes the gradients of gate and up; the product is the gradient of
+    /// `activation(gate) · up`. See
+    /// [`GemmGluBackwardParameters`](super::GemmGluBackwardParameters).
+    GluBackward(GatedActivation),
 }
 
 /// An image of GEMM entry points, one per tile.
@@ -59,7 +61,7 @@ pub struct GemmImage {
 /// Defines an image with one entry per tile of a table.
 macro_rules! image {
     ($constant:ident = $name:literal, $layout:ident, $compute:ident($a:ident, $b:ident),
-     $tiles:expr, [$($suffix:literal),* $(,)?] $(, $epilogue:ident)?) => {
+     $tiles:expr, [$($suffix:literal),* $(,)?] $(, $epilogue:expr)?) => {
         #[doc = concat!("The image `", $name, "`.")]
         pub const $constant: GemmImage = {
             const WITHOUT_PARAMETERS: GemmImage = {
@@ -77,7 +79,7 @@ macro_rules! image {
         };
     };
     (@epilogue) => { Epilogue::Linear };
-    (@epilogue $epilogue:ident) => { Epilogue::$epilogue };
+    (@epilogue $epilogue:expr) => { $epilogue };
 }
 
 /// Defines an image of f32 products; `more` are the names of multistage tiles.
@@ -159,19 +161,30 @@ image! {
 
 image! {
     QKV_ROPE_NT = "gemm_bf16_nt_qkv_rope", Nt, Bf16(Bf16, Bf16), &QKV_ROPE,
-    ["tma_128x256_cluster2", "tma_192x128", "tma_128x128", "tma_64x128", "128x128"], QkvRope
+    ["tma_128x256_cluster2", "tma_192x128", "tma_128x128", "tma_64x128", "128x128"],
+    Epilogue::QkvRope
 }
 image! {
-    SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &SWIGLU,
-    ["tma_128x128_cluster2", "tma_128x64", "128x128"], SwiGlu
+    SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &GLU,
+    ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::Silu)
 }
 image! {
-    SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &SWIGLU_BACKWARD,
-    ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"], SwiGluBackward
+    GEGLU_NT = "gemm_bf16_nt_geglu", Nt, Bf16(Bf16, Bf16), &GLU,
+    ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::GeluTanh)
+}
+image! {
+    SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &GLU_BACKWARD,
+    ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"],
+    Epilogue::GluBackward(GatedActivation::Silu)
+}
+image! {
+    GEGLU_BACKWARD_NN = "gemm_bf16_nn_geglu_backward", Nn, Bf16(Bf16, Bf16), &GLU_BACKWARD,
+    ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"],
+    Epilogue::GluBackward(GatedActivation::GeluTanh)
 }
 
 /// Every GEMM image.
-pub const IMAGES: [&GemmImage; 22] = [
+pub const IMAGES: [&GemmImage; 24] = [
     &NT,
     &NN,
     &TN,
@@ -193,7 +206,9 @@ pub const IMAGES: [&GemmImage; 22] = [
     &NN_SPLIT,
     &QKV_ROPE_NT,
     &SWIGLU_NT,
+    &GEGLU_NT,
     &SWIGLU_BACKWARD_NN,
+    &GEGLU_BACKWARD_NN,
 ];
 
 #[cfg(test)]

@@ -271,16 +271,16 @@ pub const QKV_ROPE: [TileConfig; 5] = [
     TileConfig::bf16([128, 128], [8, 1], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
-/// Tiles of [`Epilogue::SwiGlu`](super::Epilogue::SwiGlu). A block computes a tile of both gate and
+/// Tiles of [`Epilogue::Glu`](super::Epilogue::Glu). A block computes a tile of both gate and
 /// up.
-pub const SWIGLU: [TileConfig; 3] = [
+pub const GLU: [TileConfig; 3] = [
     TileConfig::clustered([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
     TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
-/// Tiles of [`Epilogue::SwiGluBackward`](super::Epilogue::SwiGluBackward).
-pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
+/// Tiles of [`Epilogue::GluBackward`](super::Epilogue::GluBackward).
+pub const GLU_BACKWARD: [TileConfig; 4] = [
     TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
@@ -298,8 +298,8 @@ mod tests {
         &MULTISTAGE_NF4,
         &SPLIT_F16,
         &QKV_ROPE,
-        &SWIGLU,
-        &SWIGLU_BACKWARD,
+        &GLU,
+        &GLU_BACKWARD,
     ];
 
     #[test]

@@ -5,8 +5,8 @@
 //! without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE,
-    SIMT, SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig,
+    Epilogue, GLU, GLU_BACKWARD, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4,
+    Mainloop, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, TileConfig,
 };
 
 use super::GemmProblem;
@@ -117,11 +117,10 @@ const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_COSTS[9],
 ];
 
-/// Costs of [`SWIGLU`], fitted to benchmarks except for the last one.
-const SWIGLU_COSTS: [TileCost; 3] =
-    [measured(1540, 700), measured(840, 560), cost(1, [22, 22], 770)];
-/// Costs of [`SWIGLU_BACKWARD`], fitted to benchmarks except for the last one.
-const SWIGLU_BACKWARD_COSTS: [TileCost; 4] =
+/// Costs of [`GLU`], fitted to benchmarks of SwiGLU except for the last one.
+const GLU_COSTS: [TileCost; 3] = [measured(1540, 700), measured(840, 560), cost(1, [22, 22], 770)];
+/// Costs of [`GLU_BACKWARD`], fitted to benchmarks of SwiGLU except for the last one.
+const GLU_BACKWARD_COSTS: [TileCost; 4] =
     [measured(1530, 1260), measured(1430, 710), measured(1110, 520), cost(1, [11, 11], 1400)];
 
 const _: () = {
@@ -131,8 +130,8 @@ const _: () = {
     assert!(MULTISTAGE_NF4_COSTS.len() == MULTISTAGE_NF4.len());
     assert!(SPLIT_F16_COSTS.len() == SPLIT_F16.len());
     assert!(QKV_ROPE_COSTS.len() == QKV_ROPE.len());
-    assert!(SWIGLU_COSTS.len() == SWIGLU.len());
-    assert!(SWIGLU_BACKWARD_COSTS.len() == SWIGLU_BACKWARD.len());
+    assert!(GLU_COSTS.len() == GLU.len());
+    assert!(GLU_BACKWARD_COSTS.len() == GLU_BACKWARD.len());
 };
 
 /// Candidate tiles and their costs.
@@ -161,10 +160,8 @@ impl TileTable {
         match image.epilogue {
             Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
             Epilogue::QkvRope => Self { tiles: &QKV_ROPE, costs: &QKV_ROPE_COSTS },
-            Epilogue::SwiGlu => Self { tiles: &SWIGLU, costs: &SWIGLU_COSTS },
-            Epilogue::SwiGluBackward => {
-                Self { tiles: &SWIGLU_BACKWARD, costs: &SWIGLU_BACKWARD_COSTS }
-            }
+            Epilogue::Glu(_) => Self { tiles: &GLU, costs: &GLU_COSTS },
+            Epilogue::GluBackward(_) => Self { tiles: &GLU_BACKWARD, costs: &GLU_BACKWARD_COSTS },
         }
     }
 

@@ -147,8 +147,22 @@ gemm_kernels! {
 }
 
 gemm_kernels! {
+    /// Gate, up and `gelu(gate) · up`.
+    GEGLU_FPROP_KERNELS;
+    /// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `gelu(gate) · up`, all in bf16.
+    GEGLU_FPROP = "gemm_geglu_fprop" in GEGLU_NT;
+}
+
+gemm_kernels! {
     /// The gradients of gate and up.
     SWIGLU_DGRAD_KERNELS;
     /// The gradients of gate and up of a layer with the input `silu(gate) · up`, in bf16.
     SWIGLU_DGRAD = "gemm_swiglu_dgrad" in SWIGLU_BACKWARD_NN;
+}
+
+gemm_kernels! {
+    /// The gradients of gate and up.
+    GEGLU_DGRAD_KERNELS;
+    /// The gradients of gate and up of a layer with the input `gelu(gate) · up`, in bf16.
+    GEGLU_DGRAD = "gemm_geglu_dgrad" in GEGLU_BACKWARD_NN;
 }

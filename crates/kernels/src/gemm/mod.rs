@@ -23,6 +23,7 @@
 //! on SM targets without `wgmma` they use f32 fused multiply-adds.
 
 mod config;
+mod glu;
 pub(crate) mod heuristic;
 pub(crate) mod kernels;
 pub(crate) mod launch;
@@ -36,11 +37,11 @@ mod skinny;
 mod split;
 mod split_k;
 mod split_swiglu;
-mod swiglu;
 mod tensor_map;
 mod wgrad_squares;
 
 pub use config::GemmConfig;
+pub use glu::{GluDgrad, GluFprop};
 pub use heuristic::dispatch_entry;
 pub use kernels::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE};
 pub use kernels::{
@@ -48,7 +49,7 @@ pub use kernels::{
 };
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};
 pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, QKV_ROPE_FPROP};
-pub use kernels::{SWIGLU_DGRAD, SWIGLU_FPROP};
+pub use kernels::{GEGLU_DGRAD, GEGLU_FPROP, SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradOperands, DgradSum, FpropSum};
@@ -59,7 +60,6 @@ pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK}
 pub use split_swiglu::{
     SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD, SplitGradient, SplitSwiGlu, SplitSwiGluBackward,
 };
-pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 pub use wgrad_squares::WgradSquares;
 
 use crate::Kernel;
@@ -82,6 +82,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FPROP_MULTISTAGE_NF4,
     &FPROP_NF4,
     &FPROP_SPLIT,
+    &GEGLU_DGRAD,
+    &GEGLU_FPROP,
     &QKV_ROPE_FPROP,
     &SKINNY,
     &SPLIT,

@@ -185,17 +185,17 @@ impl MultistageKernel {
                     qkv.write(target, &params, &warp_tile, origin, &acc);
                     return;
                 }
-                EpilogueParams::SwiGlu(swiglu) => {
+                EpilogueParams::Glu(glu) => {
                     self.wait_for_copies(k);
                     let (_, up_acc) = self.accumulators(k);
-                    let up = params.with_b(swiglu.up_b);
+                    let up = params.with_b(glu.up_b);
                     let mainloop = self.mainloop(k, smem, up.block_operands(self.tiles(), origin));
                     self.run(&mainloop, &up, &warp_tile, &up_acc);
-                    swiglu.write(target, &params, &warp_tile, origin, [&acc, &up_acc]);
+                    glu.write(target, &params, &warp_tile, origin, [&acc, &up_acc]);
                     return;
                 }
-                EpilogueParams::SwiGluBackward(swiglu) => {
-                    swiglu.write(target, &params, &warp_tile, origin, &acc);
+                EpilogueParams::GluBackward(glu) => {
+                    glu.write(target, &params, &warp_tile, origin, &acc);
                     return;
                 }
             }

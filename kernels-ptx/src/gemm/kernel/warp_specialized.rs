@@ -24,10 +24,10 @@
 //! **Queries, keys and values.** Each tile belongs to one of three products with the same a; see
 //! [`qkv_rope`](crate::gemm::qkv_rope).
 //!
-//! **SwiGLU.** The tile of b holds the rows of gate and then the rows of up. A thread therefore has
-//! the elements of both. Further stages follow the stages of the product. In the forward pass they
-//! are empty and receive the results. In the backward pass each is loaded with 64 columns of gate
-//! and up while the product is computed. The gradients then replace them.
+//! **Gated linear units.** The tile of b holds the rows of gate and then the rows of up. A thread
+//! therefore has the elements of both. Further stages follow the stages of the product. In the
+//! forward pass they are empty and receive the results. In the backward pass each is loaded with
+//! 64 columns of gate and up while the product is computed. The gradients then replace them.
 //!
 //! **Determinism.** An element of c accumulates in a single chain along K, as in the multistage
 //! kernel.
@@ -101,16 +101,16 @@ impl WarpSpecializedKernel {
         self.tile.threads()
     }
 
-    /// Columns that a consumer accumulates. In SwiGLU they are the columns of gate and of up.
+    /// Columns that a consumer accumulates. In a gated linear unit they are those of gate and up.
     fn columns(self) -> u32 {
         match self.image.epilogue {
-            Epilogue::SwiGlu => 2 * self.tile.shape[1],
-            Epilogue::Linear | Epilogue::QkvRope | Epilogue::SwiGluBackward => self.tile.shape[1],
+            Epilogue::Glu(_) => 2 * self.tile.shape[1],
+            Epilogue::Linear | Epilogue::QkvRope | Epilogue::GluBackward(_) => self.tile.shape[1],
         }
     }
 
-    /// The tiles of a and b in a stage, in whole boxes. In SwiGLU, b holds the rows of gate and
-    /// then the rows of up.
+    /// The tiles of a and b in a stage, in whole boxes. In a gated linear unit, b holds the rows
+    /// of gate and then the rows of up.
     fn tiles(self) -> [OperandTile; 2] {
         let extents = [self.tile.shape[0], self.columns().next_multiple_of(BOX)];
         [0, 1].map(|operand| {
@@ -169,16 +169,18 @@ impl WarpSpecializedKernel {
         buffers * self.warpgroups() * BUFFER_WORDS
     }
 
-    /// Result buffers per warpgroup: two if they fit, else one. SwiGLU writes results from stages.
+    /// Result buffers per warpgroup: two if they fit, else one. Gated linear units write results
+    /// from stages.
     fn store_buffers(self) -> u32 {
         let fits = self.smem_bytes_with(2) <= self.target.features().smem_bytes_per_block;
         match self.image.epilogue {
             Epilogue::Linear | Epilogue::QkvRope => 1 + u32::from(fits),
-            Epilogue::SwiGlu | Epilogue::SwiGluBackward => 0,
+            Epilogue::Glu(_) | Epilogue::GluBackward(_) => 0,
         }
     }
 
-    /// The boxes of 64 columns in a stage for the rows of a warpgroup: inputs or results of SwiGLU.
+    /// The boxes of 64 columns in a stage for the rows of a warpgroup: inputs or results of a gated
+    /// linear unit.
     fn boxes<'k>(self, stage: Stage<'k>, warpgroup: Value<'k, u32>) -> Vec<Shared<'k, u32>> {
         let rows = stage.smem.at(warpgroup * BOX_WORDS);
         let box_of_tile = |index| rows.offset(i64::from(index * self.input_tile().words()));
@@ -190,8 +192,8 @@ impl WarpSpecializedKernel {
         self.stage_words() / self.input_tile().words()
     }
 
-    /// Result stages of a tile in the forward pass of SwiGLU: one or two per 64 columns, for gate,
-    /// up and out.
+    /// Result stages of a tile in the forward pass of a gated linear unit: one or two per 64
+    /// columns, for gate, up and out.
     fn result_stages(self) -> u32 {
         self.tile.shape[1] / BOX * 3u32.div_ceil(self.boxes_per_stage().min(3))
     }

@@ -11,9 +11,9 @@ mod layer;
 mod products;
 mod split_swiglu;
 
-pub(super) use backward::{Backward, backward, backward_through_swiglu};
+pub(super) use backward::{Backward, backward, backward_through_glu};
 pub(super) use forward::{
-    Forward, Forwarded, Output, Saved, forward, forward_qkv_rope, forward_swiglu,
+    Forward, Forwarded, Output, Saved, forward, forward_glu, forward_qkv_rope,
 };
 pub(super) use layer::Linear;
 pub(super) use products::split;

@@ -28,11 +28,11 @@ pub(super) struct Mlp {
     activation: GatedActivation,
     /// The dtype of the activations between the projections, which are the largest of a layer.
     inner: DType,
-    /// Whether one launch computes gate, up and SwiGLU.
+    /// Whether one launch computes gate, up and their gated product.
     fused: bool,
     /// Whether the pass has a backward pass.
     has_backward: bool,
-    /// Whether one launch computes the backward passes of down and SwiGLU.
+    /// Whether one launch computes the gradients of gate and up from the gradient of down.
     fused_backward: bool,
     /// Whether SwiGLU splits its result into f16 terms.
     splits: bool,
@@ -64,9 +64,9 @@ impl Mlp {
         let bf16 = Dtypes::from(DType::Bf16);
         let activation = spec.mlp.activation;
         let swiglu = activation == GatedActivation::Silu;
-        let fused = swiglu && gate.has_swiglu() && up.has_swiglu() && down.dtypes == bf16;
+        let fused = gate.has_glu() && up.has_glu() && down.dtypes == bf16;
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
-        let fused_backward = down.has_grad_swiglu() && swiglu && read_bf16 && inner == DType::Bf16;
+        let fused_backward = down.has_grad_glu() && read_bf16 && inner == DType::Bf16;
         let splits = swiglu && down.reads_split_f16();
         let reads_terms = |layer: &Linear| layer.reads_split_f16() && !layer.has_dora_scales();
         let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_terms);
@@ -144,7 +144,8 @@ impl Mlp {
         if self.fused {
             builder.scope(self.scope("gate and up"));
             let saves = self.has_backward;
-            let (gate_up, inner) = linear::forward_swiglu(builder, input, calls, saves)?;
+            let (gate_up, inner) =
+                linear::forward_glu(builder, self.activation, input, calls, saves)?;
             return Ok((gate_up, inner.into()));
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
@@ -236,7 +237,7 @@ impl Mlp {
         let call = Backward { layer, scope, saved, grad_out, grad_terms, dtype };
         if self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
-            let grads = linear::backward_through_swiglu(builder, call, inputs)?;
+            let grads = linear::backward_through_glu(builder, self.activation, call, inputs)?;
             return Ok(grads.map(|grad| (grad, None)));
         }
         let grad_inner = linear::backward(builder, &[call])?[0];

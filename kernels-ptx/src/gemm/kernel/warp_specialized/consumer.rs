@@ -86,11 +86,11 @@ impl WarpSpecializedKernel {
             multiply(&tile, &|| store.release_last());
             let (target, origin) = (self.target, rows(&tile));
             match params.epilogue {
-                EpilogueParams::SwiGlu(swiglu) => {
-                    swiglu.store(&store, boxes, target, params, origin, &acc);
+                EpilogueParams::Glu(glu) => {
+                    glu.store(&store, boxes, target, params, origin, &acc);
                 }
-                EpilogueParams::SwiGluBackward(swiglu) => {
-                    swiglu.store(&store, boxes, target, params, origin, &acc);
+                EpilogueParams::GluBackward(glu) => {
+                    glu.store(&store, boxes, target, params, origin, &acc);
                 }
                 EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {
                     unreachable!("handled above")

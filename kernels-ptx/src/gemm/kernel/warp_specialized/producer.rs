@@ -28,7 +28,7 @@ impl WarpSpecializedKernel {
         let k = &params.m.kernel();
         let state = PipelineState::new(k);
         let up_map = match params.epilogue {
-            EpilogueParams::SwiGlu(swiglu) => Some(swiglu.up_b_map),
+            EpilogueParams::Glu(glu) => Some(glu.up_b_map),
             _ => None,
         };
         let b_has_lo = params.split.map(|split| split.b_has_lo);
@@ -54,13 +54,13 @@ impl WarpSpecializedKernel {
             }
             match params.epilogue {
                 EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {}
-                EpilogueParams::SwiGlu(_) => {
+                EpilogueParams::Glu(_) => {
                     for _ in 0..self.result_stages() {
                         pipeline.fill(state, 0, |_, _| ());
                     }
                 }
-                EpilogueParams::SwiGluBackward(swiglu) => {
-                    self.fill_inputs(pipeline, state, swiglu.input_maps, tile.origin);
+                EpilogueParams::GluBackward(glu) => {
+                    self.fill_inputs(pipeline, state, glu.input_maps, tile.origin);
                 }
             }
         });

@@ -2,7 +2,9 @@
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{ColumnSum, DgradOperands, DgradSum, GemmShape, SplitMatrix};
+use retrograph_kernels::ops::{
+    ColumnSum, DgradOperands, DgradSum, GatedActivation, GemmShape, SplitMatrix,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
@@ -75,10 +77,11 @@ pub(in crate::model::layers) fn backward(
     Ok(grads)
 }
 
-/// Appends the backward pass of a layer whose input is `silu(gate) · up`: the gradients of its
-/// weights, and of gate and up. One launch computes the last two.
-pub(in crate::model::layers) fn backward_through_swiglu(
+/// Appends the backward pass of a layer whose input is `activation(gate) · up`: the gradients of
+/// its weights, and of gate and up. One launch computes the last two.
+pub(in crate::model::layers) fn backward_through_glu(
     builder: &mut Builder,
+    activation: GatedActivation,
     call: Backward<'_>,
     inputs: [Slice<bf16>; 2],
 ) -> Result<[Activation; 2]> {
@@ -95,7 +98,7 @@ pub(in crate::model::layers) fn backward_through_swiglu(
         .map(|name| Activation::transient(builder, name, inputs[0].len(), DType::Bf16.into()));
     let results = [grads[0].bf16()?, grads[1].bf16()?];
     let w = layer.products.bf16_weight(builder)?;
-    layer.products.dgrad_swiglu(builder, grad_out, w, second, inputs, results)?;
+    layer.products.dgrad_glu(builder, activation, grad_out, w, second, inputs, results)?;
     call.grad_weights(builder)?;
     let update = call.update(second.map(|second| second.operands[0]), None);
     lora::backward(builder, update.as_slice())?;

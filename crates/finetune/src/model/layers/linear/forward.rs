@@ -2,7 +2,8 @@
 
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::{
-    AttentionRope, AttentionShape, GemmShape, QkvRopeFprop, QkvRopeProjection, SplitMatrix,
+    AttentionRope, AttentionShape, GatedActivation, GemmShape, QkvRopeFprop, QkvRopeProjection,
+    SplitMatrix,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -115,10 +116,11 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     }))
 }
 
-/// Appends `out = silu(gate) · up` as one launch, where gate and up are the layers of `calls`. Also
-/// returns gate and up if the pass saves them for its backward pass.
-pub(in crate::model::layers) fn forward_swiglu(
+/// Appends `out = activation(gate) · up` as one launch, where gate and up are the layers of
+/// `calls`. Also returns gate and up if the pass saves them for its backward pass.
+pub(in crate::model::layers) fn forward_glu(
     builder: &mut Builder,
+    activation: GatedActivation,
     input: Input,
     calls: [Forward<'_>; 2],
     saves: bool,
@@ -129,7 +131,7 @@ pub(in crate::model::layers) fn forward_swiglu(
     let written = gate_up.map(|[gate, up]| Ok::<_, Error>([gate.bf16()?, up.bf16()?]));
     let len = first.shape.rows * first.shape.outputs;
     let out = Activation::transient(builder, "inner", len, DType::Bf16.into());
-    first.fprop_swiglu(builder, input.x, w, written.transpose()?, out.bf16()?)?;
+    first.fprop_glu(builder, activation, input.x, w, written.transpose()?, out.bf16()?)?;
     let saved = Saved { x: input.x, lora: None, unscaled: None };
     let forwarded = |y| Forwarded { y, residual: None, saved };
     Ok((gate_up.map(|gate_up| gate_up.map(forwarded)), out))

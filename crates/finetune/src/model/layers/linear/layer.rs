@@ -111,9 +111,9 @@ impl Linear {
         bf16_operand && self.is_one_product() && backward_splits == 1
     }
 
-    /// Whether `SwiGluFprop` can compute the layer.
-    pub(in crate::model::layers) fn has_swiglu(&self) -> bool {
-        self.products.has_swiglu() && self.lora.is_none()
+    /// Whether `GluFprop` can compute the layer.
+    pub(in crate::model::layers) fn has_glu(&self) -> bool {
+        self.products.has_glu() && self.lora.is_none()
     }
 
     /// Whether `QkvRopeFprop` can compute the layer. `outputs` is the number of columns of queries,
@@ -128,8 +128,8 @@ impl Linear {
         self.products.shape.outputs
     }
 
-    /// Whether `SwiGluDgrad` can compute the gradient of the input.
-    pub(in crate::model::layers) fn has_grad_swiglu(&self) -> bool {
+    /// Whether `GluDgrad` can compute the gradient of the input.
+    pub(in crate::model::layers) fn has_grad_glu(&self) -> bool {
         self.products.joinable() && self.is_one_product()
     }
 

@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use retrograph_kernels::ops::{
     DType, Dequantize, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
-    GemmConfig, GemmShape, SkinnyFprop, SkinnyLayer, Split, SplitKSum, SplitMatrix, SwiGluDgrad,
-    SwiGluFprop, TensorView, Wgrad, WgradSquares,
+    GatedActivation, GemmConfig, GemmShape, GluDgrad, GluFprop, SkinnyFprop, SkinnyLayer, Split,
+    SplitKSum, SplitMatrix, TensorView, Wgrad, WgradSquares,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -248,9 +248,9 @@ impl Products {
         self.fills_device([self.shape.rows, self.shape.inputs])
     }
 
-    /// Whether [`SwiGluFprop`] can compute the product: it is bf16, has no bias and fills a device
+    /// Whether [`GluFprop`] can compute the product: it is bf16, has no bias and fills a device
     /// alone.
-    pub(super) fn has_swiglu(&self) -> bool {
+    pub(super) fn has_glu(&self) -> bool {
         let fills = self.fills_device([self.shape.rows, self.shape.outputs]);
         let plain = self.forward_splits == 1 && self.bias.is_none();
         self.reads_bf16_weight() && fills && plain
@@ -273,16 +273,19 @@ impl Products {
         rows * columns >= self.min_fused_elements
     }
 
-    /// Appends `silu(gate) · up` of `x`, with weights in bf16. Also writes gate and up, if given.
-    pub(super) fn fprop_swiglu(
+    /// Appends `activation(gate) · up` of `x`, with weights in bf16. Also writes gate and up, if
+    /// given.
+    pub(super) fn fprop_glu(
         &self,
         builder: &mut Builder,
+        activation: GatedActivation,
         x: Activation,
         w: [Slice<bf16>; 2],
         gate_up: Option<[Slice<bf16>; 2]>,
         out: Slice<bf16>,
     ) -> Result<()> {
-        let product = SwiGluFprop { x: x.bf16()?, w, products: gate_up, out, shape: self.shape };
+        let product =
+            GluFprop { activation, x: x.bf16()?, w, products: gate_up, out, shape: self.shape };
         self.launch_for_all(builder, product.launch())
     }
 
@@ -296,11 +299,12 @@ impl Products {
         builder.launch(product.map(|launch| launch.concurrent(concurrent)))
     }
 
-    /// Appends the gradients of gate and up. The input of this layer is `silu(gate) · up`, and its
-    /// gradient `dy·W (+ dy₁·w₁)`. The weight `w` is bf16.
-    pub(super) fn dgrad_swiglu(
+    /// Appends the gradients of gate and up. The input of this layer is `activation(gate) · up`,
+    /// and its gradient `dy·W (+ dy₁·w₁)`. The weight `w` is bf16.
+    pub(super) fn dgrad_glu(
         &self,
         builder: &mut Builder,
+        activation: GatedActivation,
         grad_out: Activation,
         w: Slice<bf16>,
         second: Option<SecondProduct>,
@@ -309,7 +313,8 @@ impl Products {
     ) -> Result<()> {
         let (grad_out, shape) = (grad_out.bf16()?, self.shape);
         let second = second.map(SecondProduct::operand);
-        let product = SwiGluDgrad { grad_out, w, second, gate, up, grad_gate, grad_up, shape };
+        let product =
+            GluDgrad { activation, grad_out, w, second, gate, up, grad_gate, grad_up, shape };
         self.launch(builder, product.launch())
     }
 

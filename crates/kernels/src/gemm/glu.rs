@@ -1,14 +1,21 @@
-//! bf16 products with a fused SwiGLU epilogue.
+//! Gated linear units in bf16: SwiGLU and GeGLU in the epilogue of a product.
 //!
 //! The epilogue first rounds each product to bf16, so results have the bits of plain products
-//! followed by [`SwiGlu`](crate::ops::SwiGlu) or [`SwiGluBackward`](crate::ops::SwiGluBackward).
-//! Fusing saves another read and write of the largest activations of a layer.
+//! followed by the elementwise kernel, for example [`SwiGlu`](crate::ops::SwiGlu) or
+//! [`SwiGluBackward`](crate::ops::SwiGluBackward). Fusing saves another read and write of the
+//! largest activations of a layer.
+//!
+//! Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 
 use half::bf16;
-use retrograph_kernel_abi::gemm::{GemmSwiGluBackwardParameters, GemmSwiGluParameters};
+use retrograph_kernel_abi::elementwise::GatedActivation;
+use retrograph_kernel_abi::gemm::{GemmGluBackwardParameters, GemmGluParameters};
 
 use super::GemmShape;
-use super::kernels::{SWIGLU_DGRAD_KERNELS, SWIGLU_FPROP_KERNELS};
+use super::kernels::{
+    GEGLU_DGRAD_KERNELS, GEGLU_FPROP_KERNELS, GemmKernels, SWIGLU_DGRAD_KERNELS,
+    SWIGLU_FPROP_KERNELS,
+};
 use super::launch::{AddedProduct, Gemm};
 use super::operand::{GemmSizes, Operand, Strides};
 use super::tensor_map::matrix_maps;
@@ -16,11 +23,25 @@ use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, Launch, TensorView, View};
 
-/// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`.
-///
-/// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+fn forward_kernels(activation: GatedActivation) -> GemmKernels {
+    match activation {
+        GatedActivation::Silu => SWIGLU_FPROP_KERNELS,
+        GatedActivation::GeluTanh => GEGLU_FPROP_KERNELS,
+    }
+}
+
+fn backward_kernels(activation: GatedActivation) -> GemmKernels {
+    match activation {
+        GatedActivation::Silu => SWIGLU_DGRAD_KERNELS,
+        GatedActivation::GeluTanh => GEGLU_DGRAD_KERNELS,
+    }
+}
+
+/// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = activation(gate) · up`.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGluFprop<B> {
+pub struct GluFprop<B> {
+    /// The activation of gate.
+    pub activation: GatedActivation,
     /// `[rows, inputs]`, read.
     pub x: View<B, bf16>,
     /// The weights of gate and up, `[outputs, inputs]` each, read.
@@ -33,16 +54,17 @@ pub struct SwiGluFprop<B> {
     pub shape: GemmShape,
 }
 
-impl<B: Copy> SwiGluFprop<B> {
+impl<B: Copy> GluFprop<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If a length does not match, the contraction is empty, or rows cannot be copied in vectors of
     /// 16 bytes.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, w: [w_gate, w_up], products, out, shape } = self;
+        let Self { activation, x, w: [w_gate, w_up], products, out, shape } = self;
         let GemmShape { rows, inputs, outputs } = shape;
-        let (check, kernels) = (Check(SWIGLU_FPROP_KERNELS.name()), SWIGLU_FPROP_KERNELS);
+        let kernels = forward_kernels(activation);
+        let check = Check(kernels.name());
         let [gate, up] = products.map_or([None; 2], |products| products.map(Some));
         let lengths = [("rows × inputs", [rows, inputs]), ("outputs × inputs", [outputs, inputs])];
         let [x_len, w_len] = lengths.map(|(name, sizes)| check.product(name, &sizes));
@@ -74,7 +96,7 @@ impl<B: Copy> SwiGluFprop<B> {
             Some(product) => matrix_maps(check, is_empty, [(product, results)]).map(|[map]| map),
             None => Ok(None),
         };
-        let further = GemmSwiGluParameters::<ArgumentTypes<B>> {
+        let further = GemmGluParameters::<ArgumentTypes<B>> {
             up_b: Pointer::read(w_up),
             gate: Pointer::write_optional(gate),
             up: Pointer::write_optional(up),
@@ -86,11 +108,13 @@ impl<B: Copy> SwiGluFprop<B> {
     }
 }
 
-/// `grad_gate = grad · up · silu'(gate)` and `grad_up = grad · silu(gate)`, where
-/// `grad = dy·w (+ dy₁·w₁)` is the gradient of `silu(gate) · up`, the input of the layer with the
-/// weight w.
+/// `grad_gate = grad · up · activation'(gate)` and `grad_up = grad · activation(gate)`, where
+/// `grad = dy·w (+ dy₁·w₁)` is the gradient of `activation(gate) · up`, the input of the layer with
+/// the weight w.
 #[derive(Clone, Copy, Debug)]
-pub struct SwiGluDgrad<B> {
+pub struct GluDgrad<B> {
+    /// The activation of gate.
+    pub activation: GatedActivation,
     /// dy, `[rows, outputs]`, read.
     pub grad_out: View<B, bf16>,
     /// `[outputs, inputs]`, read.
@@ -110,16 +134,17 @@ pub struct SwiGluDgrad<B> {
     pub shape: GemmShape,
 }
 
-impl<B: Copy> SwiGluDgrad<B> {
+impl<B: Copy> GluDgrad<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
     /// If a length does not match, the contraction is empty, or rows cannot be copied in vectors of
     /// 16 bytes.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { grad_out, w, second, gate, up, grad_gate, grad_up, shape } = self;
+        let Self { activation, grad_out, w, second, gate, up, grad_gate, grad_up, shape } = self;
         let GemmShape { rows, inputs, outputs } = shape;
-        let (check, kernels) = (Check(SWIGLU_DGRAD_KERNELS.name()), SWIGLU_DGRAD_KERNELS);
+        let kernels = backward_kernels(activation);
+        let check = Check(kernels.name());
         check.length("grad_out", grad_out, check.product("rows × outputs", &[rows, outputs])?)?;
         check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
         let len = check.product("rows × inputs", &[rows, inputs])?;
@@ -148,7 +173,7 @@ impl<B: Copy> SwiGluDgrad<B> {
         let [gate_map, up_map, _, grad_up_map] = matrix_maps(check, is_empty, results)?;
         let operands = [(grad_out, [rows, outputs]), (w, [outputs, inputs])];
         matrix_maps(check, is_empty, operands)?;
-        let further = GemmSwiGluBackwardParameters::<ArgumentTypes<B>> {
+        let further = GemmGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
             grad_up: Pointer::write(grad_up),

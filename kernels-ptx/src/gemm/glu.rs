@@ -1,15 +1,14 @@
-//! SwiGLU epilogues.
+//! Epilogues of gated linear units.
 //!
-//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`; gate and up are written
-//! if a backward pass needs them. Backward: the product is the gradient of `out`; only the
+//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = activation(gate) · up`; gate and up are
+//! written if a backward pass needs them. Backward: the product is the gradient of `out`; only the
 //! gradients of gate and up are written.
 //!
 //! Each product is first rounded to bf16, so results have the bits of the products followed by the
 //! elementwise kernels.
 
-use retrograph_kernel_abi::gemm::{
-    GemmSwiGluBackwardParameters, GemmSwiGluParameters, TENSOR_MAP_BOX,
-};
+use retrograph_kernel_abi::elementwise::GatedActivation;
+use retrograph_kernel_abi::gemm::{GemmGluBackwardParameters, GemmGluParameters, TENSOR_MAP_BOX};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
 
@@ -18,13 +17,14 @@ use super::epilogue::when_inside;
 use super::params::GemmParams;
 use super::staged_store::{BOX_FRAGMENTS, ResultBox, StagedStore, load_pair};
 use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::gated::{glu_bf16, glu_gradients_bf16};
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::{swiglu_bf16, swiglu_gradients_bf16};
 use crate::primitives::tma_pipeline::Stage;
 
 /// Further operands of the forward pass.
 #[derive(Clone, Copy)]
-pub(super) struct SwiGluParams<'k> {
+pub(super) struct GluParams<'k> {
+    activation: GatedActivation,
     pub(super) up_b: Ptr<'k, u32>,
     gate: Ptr<'k, u32>,
     up: Ptr<'k, u32>,
@@ -35,7 +35,8 @@ pub(super) struct SwiGluParams<'k> {
 
 /// Further operands of the backward pass.
 #[derive(Clone, Copy)]
-pub(super) struct SwiGluBackwardParams<'k> {
+pub(super) struct GluBackwardParams<'k> {
+    activation: GatedActivation,
     gate: Ptr<'k, u32>,
     up: Ptr<'k, u32>,
     grad_up: Ptr<'k, u32>,
@@ -44,20 +45,26 @@ pub(super) struct SwiGluBackwardParams<'k> {
     grad_up_map: TensorMapParam<'k>,
 }
 
-/// `silu(gate) · up` of two elements per bf16 word.
-fn forward<'k>(target: SmTarget, words: [Value<'k, u32>; 2]) -> Value<'k, u32> {
+/// `activation(gate) · up` of two elements per bf16 word.
+fn forward<'k>(
+    activation: GatedActivation,
+    target: SmTarget,
+    words: [Value<'k, u32>; 2],
+) -> Value<'k, u32> {
     let [gate, up] = words.map(unpack);
-    pack(target, [0, 1].map(|i| swiglu_bf16(gate[i], up[i])))
+    pack(target, [0, 1].map(|i| glu_bf16(activation, gate[i], up[i])))
 }
 
 /// The gradients of gate and up of two elements per bf16 word.
 fn backward<'k>(
+    activation: GatedActivation,
     target: SmTarget,
     inputs: [Value<'k, u32>; 2],
     grad_out: Value<'k, u32>,
 ) -> [Value<'k, u32>; 2] {
     let ([gate, up], grad_out) = (inputs.map(unpack), unpack(grad_out));
-    let [first, second] = [0, 1].map(|i| swiglu_gradients_bf16([gate[i], up[i]], grad_out[i]));
+    let [first, second] =
+        [0, 1].map(|i| glu_gradients_bf16(activation, [gate[i], up[i]], grad_out[i]));
     [0, 1].map(|i| pack(target, [first[i], second[i]]))
 }
 
@@ -67,12 +74,12 @@ fn words<'k>(target: SmTarget, fragments: &[AccFragment<'k>]) -> Vec<[Value<'k, 
     fragments.iter().map(|&[a, b, x, y]| [word([a, b]), word([x, y])]).collect()
 }
 
-impl<'k> SwiGluParams<'k> {
-    pub(super) fn declare(k: &Kernel<'k>) -> Self {
-        let GemmSwiGluParameters { up_b, gate, up, up_b_map, gate_map, up_map } =
-            GemmSwiGluParameters::declare(&mut Declarations(*k));
+impl<'k> GluParams<'k> {
+    pub(super) fn declare(k: &Kernel<'k>, activation: GatedActivation) -> Self {
+        let GemmGluParameters { up_b, gate, up, up_b_map, gate_map, up_map } =
+            GemmGluParameters::declare(&mut Declarations(*k));
         let [up_b, gate, up] = [up_b, gate, up].map(|pointer| pointer.reinterpret());
-        Self { up_b, gate, up, up_b_map, gate_map, up_map }
+        Self { activation, up_b, gate, up, up_b_map, gate_map, up_map }
     }
 
     /// Writes the tile of a warpgroup at `row` and `column`. The first half of `acc` is gate, the
@@ -101,7 +108,9 @@ impl<'k> SwiGluParams<'k> {
             let pair =
                 |words: &[[Value<'k, u32>; 2]], pair: usize| [words[pair * 2], words[pair * 2 + 1]];
             let out = |at: usize| {
-                each_word([pair(&gate, at), pair(&up, at)], |words| forward(target, words))
+                each_word([pair(&gate, at), pair(&up, at)], |words| {
+                    forward(self.activation, target, words)
+                })
             };
             let stage = store.next();
             match boxes(stage)[..] {
@@ -145,18 +154,18 @@ impl<'k> SwiGluParams<'k> {
                     self.gate.store(word, products[0]);
                     self.up.store(word, products[1]);
                 });
-                out.store(word, forward(target, products));
+                out.store(word, forward(self.activation, target, products));
             });
         });
     }
 }
 
-impl<'k> SwiGluBackwardParams<'k> {
-    pub(super) fn declare(k: &Kernel<'k>) -> Self {
-        let GemmSwiGluBackwardParameters { gate, up, grad_up, gate_map, up_map, grad_up_map } =
-            GemmSwiGluBackwardParameters::declare(&mut Declarations(*k));
+impl<'k> GluBackwardParams<'k> {
+    pub(super) fn declare(k: &Kernel<'k>, activation: GatedActivation) -> Self {
+        let GemmGluBackwardParameters { gate, up, grad_up, gate_map, up_map, grad_up_map } =
+            GemmGluBackwardParameters::declare(&mut Declarations(*k));
         let [gate, up, grad_up] = [gate, up, grad_up].map(|pointer| pointer.reinterpret());
-        Self { gate, up, grad_up, input_maps: [gate_map, up_map], grad_up_map }
+        Self { activation, gate, up, grad_up, input_maps: [gate_map, up_map], grad_up_map }
     }
 
     /// Writes the tile of a warpgroup at `row` and `column`, from stages with 64 columns of gate
@@ -186,7 +195,7 @@ impl<'k> SwiGluBackwardParams<'k> {
                 let [gate, up] = inputs.map(|rows| load_pair(k, rows, pair));
                 let grad_out = [grad_out[pair * 2], grad_out[pair * 2 + 1]];
                 let grads = each_word([gate, up, grad_out], |[gate, up, grad_out]| {
-                    backward(target, [gate, up], grad_out)
+                    backward(self.activation, target, [gate, up], grad_out)
                 });
                 [0, 1].map(|result| grads.map(|words| words.map(|grads| grads[result])))
             });
@@ -207,7 +216,7 @@ impl<'k> SwiGluBackwardParams<'k> {
         warp_tile.for_each_pair(k, acc, |row, column, pair| {
             when_inside(params, origin, [row, column], |word| {
                 let inputs = [self.gate, self.up].map(|input| input.load(word));
-                let values = backward(target, inputs, pack(target, pair));
+                let values = backward(self.activation, target, inputs, pack(target, pair));
                 for (to, value) in [grad_gate, self.grad_up].into_iter().zip(values) {
                     to.store(word, value);
                 }
