@@ -16,7 +16,7 @@ use crate::error::Result;
 pub(super) struct BlockOutput {
     pub(super) projection: Linear,
     norm: Option<Norm>,
-    /// The dtype of the output of the projection.
+    /// The dtype of the output that is added to the residual stream.
     dtype: DType,
     /// The scopes of the projection and of the norm.
     scopes: [String; 2],
@@ -36,7 +36,7 @@ impl BlockOutput {
         norm: Option<Norm>,
         scopes: [String; 2],
     ) -> Self {
-        let rounds = config.bf16_branches && norm.is_none() && projection.can_round_output();
+        let rounds = config.bf16_branches && projection.can_round_output();
         let dtype = if rounds { DType::Bf16 } else { DType::F32 };
         Self { projection, norm, dtype, scopes }
     }
@@ -54,16 +54,17 @@ impl BlockOutput {
         residual: Slice<f32>,
     ) -> Result<(Residual, Saved)> {
         builder.scope(&*self.scopes[0]);
-        let added = Some(residual).filter(|_| self.norm.is_none());
-        let output = Output::Transient(self.dtype);
-        let call = Forward { residual: added, output, ..self.projection.call() };
+        let call = self.projection.call();
+        let Some(norm) = self.norm else {
+            let output = Output::Transient(self.dtype);
+            let call = Forward { residual: Some(residual), output, ..call };
+            let [out] = linear::forward(builder, input, [call])?;
+            return Ok((out.residual()?, Saved { projection: out.saved, norm: None }));
+        };
         let [out] = linear::forward(builder, input, [call])?;
         let projection = out.saved;
-        let Some(norm) = self.norm else {
-            return Ok((out.residual()?, Saved { projection, norm: None }));
-        };
         builder.scope(&*self.scopes[1]);
-        let (normed, norm) = norm.forward(builder, out.y.f32()?.into(), Dtypes::F32)?;
+        let (normed, norm) = norm.forward(builder, out.y.f32()?.into(), self.dtype.into())?;
         let residual = Residual { x: residual, addend: Some(normed) };
         Ok((residual, Saved { projection, norm: Some(norm) }))
     }
