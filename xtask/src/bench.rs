@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Take 5 samples instead of 20, and leave out PyTorch's eager and merged variants.
     #[arg(long)]
     quick: bool,
+    /// Of PyTorch's steps, measure only the compiled variants, which are the fastest in most rows.
+    #[arg(long, conflicts_with = "quick")]
+    compiled_only: bool,
     /// Measure only our programs. The table says that the peers were left out.
     #[arg(long)]
     without_peers: bool,
@@ -105,7 +108,8 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
     let programs = Programs::release(&arguments.places)?;
     let machine = machine(arguments, &programs)?;
     println!("machine {machine}");
-    let settings = Settings { quick: arguments.quick, without_peers: arguments.without_peers };
+    let Arguments { quick, compiled_only, without_peers, .. } = *arguments;
+    let settings = Settings { quick, compiled_only, without_peers };
     let mut results = Results::open(&arguments.out)?;
     if let Some(jobs) = arguments.compile_ahead {
         let missing = |case: &&Case| arguments.fresh || !results.has(case, settings);

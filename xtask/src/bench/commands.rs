@@ -5,10 +5,12 @@ use std::path::Path;
 use super::cases::{Case, Dtype, Mode, RANK, Shape};
 
 /// How cases are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Fewer samples, and fewer variants of the peer.
     pub(crate) quick: bool,
+    /// Only the compiled variants of the peer's steps.
+    pub(crate) compiled_only: bool,
     /// Only our programs.
     pub(crate) without_peers: bool,
 }
@@ -139,7 +141,11 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
     let call = match case {
         Case::Step { dtype: Dtype::Nf4, .. } => return Err("PyTorch has no NF4"),
         Case::Step { shape, mode, dtype, size } => {
-            let quick = ["--variants", "captured,compiled"];
+            let variants = match settings {
+                Settings { quick: true, .. } => "captured,compiled",
+                Settings { compiled_only: true, .. } => &compiled_variants(shape).join(","),
+                _ => "",
+            };
             Call::new("step.py", &["--size", &joined(size)])
                 .and(shape.options())
                 .and(mode_options(*mode))
@@ -148,7 +154,7 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
                     Dtype::F32Bf16Weights => Dtype::F32,
                     other => *other,
                 }))
-                .with(if settings.quick { &quick } else { &[] })
+                .with(if variants.is_empty() { &[] } else { &["--variants", variants] })
         }
         Case::Prefill { shape, tokens, capacity } => Call::new("prefill.py", &[])
             .and(shape.options())
@@ -164,13 +170,20 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
     Ok(call.with(&["--samples", &settings.samples().to_string()]))
 }
 
+/// The compiled variants of the peer's steps.
+fn compiled_variants(shape: &Shape) -> &'static [&'static str] {
+    match shape.config {
+        None => &["compiled", "compiled-merged"],
+        Some(_) => &["compiled-merged", "compiled-merged-products"],
+    }
+}
+
 /// The calls of the peer's script that fill the compiler's cache for a case.
 pub(crate) fn compilations(case: &Case, settings: Settings) -> Vec<Call> {
-    let variants: &[&str] =
-        if settings.quick { &["compiled"] } else { &["compiled", "compiled-merged"] };
-    match peer(case, settings) {
-        Ok(call) if matches!(case, Case::Step { .. }) => variants
+    match (peer(case, settings), case) {
+        (Ok(call), Case::Step { shape, .. }) => compiled_variants(shape)
             .iter()
+            .take(if settings.quick { 1 } else { usize::MAX })
             .map(|variant| call.clone().with(&["--variants", variant, "--compile-only"]))
             .collect(),
         _ => Vec::new(),

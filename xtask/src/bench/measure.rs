@@ -158,12 +158,14 @@ pub(crate) fn check(case: &Case, programs: &Programs) -> anyhow::Result<()> {
 
 /// Checks that the peer's script accepts its arguments.
 pub(crate) fn check_peer(case: &Case, programs: &Programs) -> anyhow::Result<()> {
-    for quick in [false, true] {
-        if let Ok(call) = commands::peer(case, Settings { quick, without_peers: false }) {
+    let all = Settings::default();
+    for settings in [all, Settings { quick: true, ..all }, Settings { compiled_only: true, ..all }]
+    {
+        if let Ok(call) = commands::peer(case, settings) {
             let arguments = call.arguments.iter().cloned().chain(["--dry-run".to_owned()]);
             programs.script(call.program, &arguments.collect::<Vec<_>>())?;
         }
-        for call in commands::compilations(case, Settings { quick, without_peers: false }) {
+        for call in commands::compilations(case, settings) {
             programs.script(call.program, &call.with(&["--dry-run"]).arguments)?;
         }
     }
@@ -228,7 +230,7 @@ mod tests {
         let text = json!({
             "simulated": true, "steps": 2, "measurements": [{ "step_ms_median": 1.0 }],
         });
-        let settings = Settings { quick: false, without_peers: false };
+        let settings = Settings::default();
         let error = step(&text.to_string(), Place::Gpu(settings), "step_ms").unwrap_err();
         assert!(error.to_string().contains("`simulated` is true"), "{error}");
         let found = step(&text.to_string(), Place::Simulator, "step_ms").unwrap();

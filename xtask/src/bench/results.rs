@@ -224,20 +224,19 @@ mod tests {
         parse(include_str!("fixture.jsonl")).unwrap().remove(index)
     }
 
-    const FULL: Settings = Settings { quick: false, without_peers: false };
-
     #[test]
     fn a_row_runs_again_if_less_was_measured() {
+        let full = Settings::default();
         let [compared, _, no_peer, failed] = [0, 1, 2, 3].map(fixture);
-        assert!(compared.satisfies(FULL) && no_peer.satisfies(FULL));
-        assert!(!failed.satisfies(FULL), "PyTorch may run next time");
+        assert!(compared.satisfies(full) && no_peer.satisfies(full));
+        assert!(!failed.satisfies(full), "PyTorch may run next time");
         let quick = Record { quick: true, ..compared.clone() };
-        assert!(!quick.satisfies(FULL) && quick.satisfies(Settings { quick: true, ..FULL }));
+        assert!(!quick.satisfies(full) && quick.satisfies(Settings { quick: true, ..full }));
         let mut left_out = compared;
         left_out.measured.peers.clear();
         left_out.measured.no_peer = Some(LEFT_OUT.to_owned());
-        assert!(!left_out.satisfies(FULL));
-        assert!(left_out.satisfies(Settings { without_peers: true, ..FULL }));
+        assert!(!left_out.satisfies(full));
+        assert!(left_out.satisfies(Settings { without_peers: true, ..full }));
     }
 
     #[test]
