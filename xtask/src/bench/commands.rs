@@ -142,10 +142,11 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
         Case::Step { dtype: Dtype::Nf4, .. } => return Err("PyTorch has no NF4"),
         Case::Step { shape, mode, dtype, size } => {
             let variants = match settings {
-                Settings { quick: true, .. } => "captured,compiled",
-                Settings { compiled_only: true, .. } => &compiled_variants(shape).join(","),
-                _ => "",
+                Settings { quick: true, .. } => Some("captured,compiled".to_owned()),
+                Settings { compiled_only: true, .. } => Some(compiled_variants(shape).join(",")),
+                _ => None,
             };
+            let variants = variants.map(|names| ["--variants".to_owned(), names]);
             Call::new("step.py", &["--size", &joined(size)])
                 .and(shape.options())
                 .and(mode_options(*mode))
@@ -154,7 +155,7 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
                     Dtype::F32Bf16Weights => Dtype::F32,
                     other => *other,
                 }))
-                .with(if variants.is_empty() { &[] } else { &["--variants", variants] })
+                .and(variants.into_iter().flatten())
         }
         Case::Prefill { shape, tokens, capacity } => Call::new("prefill.py", &[])
             .and(shape.options())
