@@ -169,6 +169,8 @@ parameters! {
         scale: f32,
         /// The random sequence.
         sequence: u32,
+        /// The index in the sequence of the first group of four elements.
+        first_group: u32,
         /// The lower half of the seed.
         seed_low: u32,
         /// The upper half of the seed.

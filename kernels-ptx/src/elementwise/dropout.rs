@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! out[i] (+)= x[i] · scale   if word_i ≥ threshold, else 0
-//! word_i    = word i mod 4 of Philox(counter = (i ÷ 4, *step, sequence, 1), key = seed)
+//! word_i    = word i mod 4 of Philox(counter = (group, *step, sequence, 1), key = seed)
+//! group     = first_group + i ÷ 4
 //! ```
 //!
-//! The mask is a function of seed, step, sequence and index. The backward pass recomputes it
-//! instead of storing it, and each graph replay draws a new one because the step is read from
-//! memory.
+//! The mask is a function of seed, step, sequence and index in the sequence. The backward pass
+//! recomputes it instead of storing it, and each graph replay draws a new one because the step is
+//! read from memory.
 //!
 //! **Grid.** One thread per vec4, which uses one Philox draw of four words.
 //!
@@ -32,13 +33,13 @@ fn entry() -> Entry {
     Kernel::build(DROPOUT.entry(), |k| {
         let parameters = DropoutParameters::declare(&mut Declarations(*k));
         let DropoutParameters { x, out, step, n, threshold, scale, sequence, .. } = parameters;
-        let DropoutParameters { seed_low, seed_high, accumulate, .. } = parameters;
+        let DropoutParameters { first_group, seed_low, seed_high, accumulate, .. } = parameters;
 
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Compares vec4 counts: four times the last thread may exceed 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
         let vec4 = Vec4::new(index * 4, n, aligned(&[x, out]));
-        let counter = [index, step.load(0), sequence, k.constant(DROPOUT_DOMAIN)];
+        let counter = [first_group + index, step.load(0), sequence, k.constant(DROPOUT_DOMAIN)];
         let words = philox(counter, [seed_low, seed_high]);
         let values = vec4.load(x);
         let kept = [0, 1, 2, 3].map(|i| {

@@ -158,8 +158,8 @@ impl Builder {
         self.squares = Some(GradientSquares::declare(&mut self.pass, &trained));
     }
 
-    /// Sets the counter and seed of dropout. Without them, dropout is off. The micro-batches of
-    /// `earlier` ranks have other random streams.
+    /// Sets the counter and seed of dropout. Without them, dropout is off. Lower ranks have
+    /// `earlier` micro-batches.
     pub(super) fn train(&mut self, step: Slice<u32>, seed: u64, earlier: usize) {
         self.training = Some(Training { step, seed });
         self.earlier_micro_batches = earlier;
@@ -243,8 +243,10 @@ impl Builder {
         Some(DropoutSite { probability, training, weight })
     }
 
-    /// Appends dropout of `x` to `out`. Within a step, each site and micro-batch has its own random
-    /// stream, so forward, backward and recomputed passes drop the same elements.
+    /// Appends dropout of `x` to `out`. Within a step, each site has its own random sequence, and a
+    /// micro-batch its place there. So forward, backward and recomputed passes drop the same
+    /// elements, and so do other divisions of a batch into micro-batches and ranks, if the elements
+    /// of a micro-batch are a multiple of 4.
     pub(super) fn drop_out(
         &mut self,
         site: DropoutSite,
@@ -253,8 +255,11 @@ impl Builder {
     ) -> Result<()> {
         let DropoutSite { probability, training: Training { step, seed }, weight } = site;
         let micro_batch = self.earlier_micro_batches + self.micro_batch;
-        let sequence = (weight + micro_batch * self.parameters.len()) as u32;
-        self.launch(Dropout { x, out, step, probability, seed, sequence, accumulate }.launch())
+        let first_group = (micro_batch * x.len().div_ceil(4)) as u32;
+        let sequence = weight as u32;
+        let dropout =
+            Dropout { x, out, step, probability, seed, sequence, first_group, accumulate };
+        self.launch(dropout.launch())
     }
 
     /// Names the operations and transients that follow.

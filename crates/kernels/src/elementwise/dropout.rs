@@ -14,9 +14,12 @@ pub static DROPOUT: Kernel = Kernel::new("dropout", &abi::DROPOUT, |problem, _| 
 
 /// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, even if x is not finite.
 ///
-/// The backward pass is the same launch over gradients: the same seed, step and `sequence` drop the
-/// same elements. One word of Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-/// 1, 2, 3", 2011) drops each element with probability p, rounded to a multiple of 2⁻³².
+/// The backward pass is the same launch over gradients: the same seed, step, `sequence` and
+/// `first_group` drop the same elements. A launch over part of a tensor drops the same elements as
+/// a launch over the whole tensor.
+///
+/// One word of Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011)
+/// drops each element with probability p, rounded to a multiple of 2⁻³².
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<B> {
     /// `[n]`, read.
@@ -31,6 +34,8 @@ pub struct Dropout<B> {
     pub seed: u64,
     /// The random sequence of this layer, distinct for each layer of a step.
     pub sequence: u32,
+    /// The index in the sequence of the first group of four elements. It is 0 for a whole tensor.
+    pub first_group: u32,
     /// Whether `out` is added to instead of overwritten.
     pub accumulate: bool,
 }
@@ -41,7 +46,7 @@ impl<B: Copy> Dropout<B> {
     /// # Errors
     /// If a length does not match, or the probability is not at least 0 and below 1.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let Self { x, out, step, probability, seed, sequence, accumulate } = *self;
+        let Self { x, out, step, probability, seed, sequence, first_group, accumulate } = *self;
         let check = Check(DROPOUT.name);
         let n = check.size("the number of elements", x.len())?;
         check.length("out", out, x.len())?;
@@ -58,6 +63,7 @@ impl<B: Copy> Dropout<B> {
             threshold,
             scale: (1.0 / (1.0 - f64::from(probability))) as f32,
             sequence,
+            first_group,
             seed_low: seed as u32,
             seed_high: (seed >> 32) as u32,
             accumulate,

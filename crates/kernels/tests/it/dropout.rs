@@ -11,16 +11,17 @@ use crate::harness::Device;
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
-/// The parameters of a draw: step, sequence, seed and probability.
+/// The parameters of a draw.
 #[derive(Clone, Copy)]
 struct Drawn {
     step: u32,
     sequence: u32,
+    first_group: u32,
     seed: u64,
     probability: f32,
 }
 
-const DRAWN: Drawn = Drawn { step: 3, sequence: 7, seed: SEED, probability: 0.3 };
+const DRAWN: Drawn = Drawn { step: 3, sequence: 7, first_group: 0, seed: SEED, probability: 0.3 };
 
 /// Runs over `x` into poisoned memory, or adds to `before`; `shift` misaligns both.
 fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32> {
@@ -29,7 +30,7 @@ fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32
     let input = device.upload(&padded(x)).slice(shift..shift + x.len());
     let start = before.map_or_else(|| vec![f32::NAN; x.len()], <[f32]>::to_vec);
     let whole = device.upload(&padded(&start));
-    let Drawn { step, sequence, seed, probability } = drawn;
+    let Drawn { step, sequence, first_group, seed, probability } = drawn;
     let launch = Dropout {
         x: input,
         out: whole.slice(shift..shift + x.len()),
@@ -37,6 +38,7 @@ fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32
         probability,
         seed,
         sequence,
+        first_group,
         accumulate: before.is_some(),
     };
     device.run(&launch.launch().unwrap());
@@ -47,10 +49,12 @@ fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32
 }
 
 fn expected(x: &[f32], before: Option<&[f32]>, drawn: Drawn) -> Vec<f32> {
-    let Drawn { step, sequence, seed, probability } = drawn;
+    let Drawn { step, sequence, first_group, seed, probability } = drawn;
+    let first = 4 * first_group as usize;
     let scale = (1.0 / (1.0 - f64::from(probability))) as f32;
     let element = |(index, &x): (usize, &f32)| {
-        let kept = if keeps(index, [step, sequence], seed, probability) { x * scale } else { 0.0 };
+        let kept =
+            if keeps(first + index, [step, sequence], seed, probability) { x * scale } else { 0.0 };
         before.map_or(kept, |before| kept + before[index])
     };
     x.iter().enumerate().map(element).collect()
@@ -60,8 +64,10 @@ fn expected(x: &[f32], before: Option<&[f32]>, drawn: Drawn) -> Vec<f32> {
 fn the_same_elements_as_in_the_reference_are_dropped() {
     let mut data = Data::new("dropout");
     for probability in [0.0, 0.05, 0.5, 0.999] {
-        let drawn = Drawn { probability, ..DRAWN };
-        for len in LENGTHS {
+        for (len, first_group) in
+            LENGTHS.into_iter().zip([0, 1, 1000, u32::MAX].into_iter().cycle())
+        {
+            let drawn = Drawn { probability, first_group, ..DRAWN };
             let (x, before) = (data.spread(len), data.uniform(len, 2.0));
             for before in [None, Some(before.as_slice())] {
                 let exact = expected(&x, before, drawn);
@@ -85,6 +91,7 @@ fn the_drop_rate_is_right_and_each_step_drops_other_elements() {
     for other in [
         Drawn { step: 4, ..DRAWN },
         Drawn { sequence: 8, ..DRAWN },
+        Drawn { first_group: 1 << 12, ..DRAWN },
         Drawn { seed: SEED + 1, ..DRAWN },
         Drawn { seed: SEED ^ 1 << 40, ..DRAWN },
     ] {
@@ -111,8 +118,17 @@ fn a_probability_is_below_one() {
     let device = Device::new();
     for probability in [1.0, -0.1, f32::NAN, f32::INFINITY] {
         let (x, step) = (device.upload(&[1.0_f32]), device.upload(&[0_u32]));
-        let dropout =
-            Dropout { x, out: x, step, probability, seed: 0, sequence: 0, accumulate: false };
+        let (seed, sequence, first_group) = (0, 0, 0);
+        let dropout = Dropout {
+            x,
+            out: x,
+            step,
+            probability,
+            seed,
+            sequence,
+            first_group,
+            accumulate: false,
+        };
         let error = dropout.launch().unwrap_err();
         assert!(matches!(error, KernelError::Constant { .. }), "{error}");
     }
