@@ -88,6 +88,18 @@ pub(crate) enum Dtype {
     Nf4,
 }
 
+impl Dtype {
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F32Bf16Weights => "f32-bf16-weights",
+            Self::Bf16 => "bf16",
+            Self::Bf16Gradients => "bf16-gradients",
+            Self::Nf4 => "nf4",
+        }
+    }
+}
+
 /// The LoRA rank of all steps.
 pub(crate) const RANK: usize = 16;
 
@@ -96,10 +108,10 @@ pub(crate) const RANK: usize = 16;
 pub(crate) enum Case {
     /// A training step; `size` is batch and sequence.
     Step { shape: Shape, mode: Mode, dtype: Dtype, size: [usize; 2] },
-    /// The prefill of one prompt in bf16, up to the first token.
-    Prefill { shape: Shape, tokens: usize, capacity: usize },
-    /// A token of greedy decoding in bf16.
-    Decode { shape: Shape, position: usize, capacity: usize },
+    /// The prefill of one prompt, up to the first token.
+    Prefill { shape: Shape, dtype: Dtype, tokens: usize, capacity: usize },
+    /// A token of greedy decoding in bf16, of each of `batch` sequences.
+    Decode { shape: Shape, batch: usize, position: usize, capacity: usize },
     /// bf16 products of linear layers, inputs and outputs each.
     Products { rows: usize, layers: &'static [[usize; 2]] },
     /// Causal bf16 attention: batch, sequence, heads, key heads, head size.
@@ -139,8 +151,17 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 512]),
 ];
 
-/// Tokens of the prompts.
-const PROMPTS: [usize; 4] = [128, 512, 2048, 8192];
+/// Types and tokens of the prompts.
+const PROMPTS: [(Dtype, usize); 5] = [
+    (Dtype::Bf16, 128),
+    (Dtype::Bf16, 512),
+    (Dtype::Bf16, 2048),
+    (Dtype::Bf16, 8192),
+    (Dtype::F32, 2048),
+];
+
+/// Sequences and positions of decoding.
+const DECODE: [[usize; 2]; 4] = [[1, 512], [1, 4096], [8, 512], [8, 4096]];
 
 /// Rows of the products.
 const ROWS: [usize; 3] = [512, 2048, 4096];
@@ -180,13 +201,18 @@ const ATTENTION: &[[usize; 5]] = &[
 pub(crate) fn all() -> Vec<Case> {
     let step = |&(mode, dtype, shape, size)| Case::Step { shape, mode, dtype, size };
     let shape = QWEN_1_5B;
-    let prefill =
-        PROMPTS.iter().map(|&tokens| Case::Prefill { shape, tokens, capacity: 2 * tokens });
-    let decode = Case::Decode { shape, position: 512, capacity: 1024 };
+    let prefill = PROMPTS.map(|(dtype, tokens)| {
+        let capacity = 2 * tokens;
+        Case::Prefill { shape, dtype, tokens, capacity }
+    });
+    let decode = DECODE.map(|[batch, position]| {
+        let capacity = 2 * position;
+        Case::Decode { shape, batch, position, capacity }
+    });
     let products = ROWS.iter().map(|&rows| Case::Products { rows, layers: LAYERS });
     let attention = Case::Attention { sizes: ATTENTION };
     let steps = STEPS.iter().map(step);
-    steps.chain(prefill).chain([decode]).chain(products).chain([attention]).collect()
+    steps.chain(prefill).chain(decode).chain(products).chain([attention]).collect()
 }
 
 impl Case {
@@ -199,18 +225,13 @@ impl Case {
                     Mode::LoraAll => "lora-all",
                     Mode::Full => "full",
                 };
-                let dtype = match dtype {
-                    Dtype::F32 => "f32",
-                    Dtype::F32Bf16Weights => "f32-bf16-weights",
-                    Dtype::Bf16 => "bf16",
-                    Dtype::Bf16Gradients => "bf16-gradients",
-                    Dtype::Nf4 => "nf4",
-                };
-                format!("{mode}-{dtype}-{}-{batch}x{seq}", shape.name)
+                format!("{mode}-{}-{}-{batch}x{seq}", dtype.name(), shape.name)
             }
-            Self::Prefill { shape, tokens, .. } => format!("prefill-bf16-{}-{tokens}", shape.name),
-            Self::Decode { shape, position, capacity } => {
-                format!("decode-bf16-{}-{position}of{capacity}", shape.name)
+            Self::Prefill { shape, dtype, tokens, .. } => {
+                format!("prefill-{}-{}-{tokens}", dtype.name(), shape.name)
+            }
+            Self::Decode { shape, batch, position, capacity } => {
+                format!("decode-bf16-{}-{batch}x{position}of{capacity}", shape.name)
             }
             Self::Products { rows, .. } => format!("gemm-bf16-{rows}"),
             Self::Attention { .. } => "attention-bf16".to_owned(),
@@ -223,8 +244,12 @@ impl Case {
             Self::Step { mode, dtype, shape: Shape { config, .. }, .. } => {
                 Self::Step { mode, dtype, shape: Shape { config, ..TINY }, size: [1, 8] }
             }
-            Self::Prefill { .. } => Self::Prefill { shape: TINY, tokens: 4, capacity: 16 },
-            Self::Decode { .. } => Self::Decode { shape: TINY, position: 4, capacity: 16 },
+            Self::Prefill { dtype, .. } => {
+                Self::Prefill { shape: TINY, dtype, tokens: 4, capacity: 16 }
+            }
+            Self::Decode { batch, .. } => {
+                Self::Decode { shape: TINY, batch, position: 4, capacity: 16 }
+            }
             Self::Products { .. } => Self::Products { rows: 8, layers: &[[64, 64]] },
             Self::Attention { .. } => Self::Attention { sizes: &[[1, 16, 4, 2, 64]] },
         }

@@ -71,10 +71,12 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
             .with(dtype_options(*dtype))
             .with(&["--sizes", &joined(size), "--energy"]),
         // The benchmark of decoding also measures the prefill of its prompt.
-        Case::Prefill { shape, tokens: position, capacity }
-        | Case::Decode { shape, position, capacity } => bench(place, shape, &out)
+        Case::Prefill { shape, dtype, tokens, capacity } => bench(place, shape, &out)
+            .with(dtype_options(*dtype))
+            .with(&["--decode", &joined(&[*tokens, *capacity])]),
+        Case::Decode { shape, batch, position, capacity } => bench(place, shape, &out)
             .with(dtype_options(Dtype::Bf16))
-            .with(&["--decode", &joined(&[*position, *capacity])]),
+            .with(&["--decode", &joined(&[*position, *capacity]), "--batch", &batch.to_string()]),
         Case::Products { rows, layers } => example("gemm_speed", place)
             .with(&[
                 "--bf16",
@@ -157,12 +159,13 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
                 }))
                 .and(variants.into_iter().flatten())
         }
-        Case::Prefill { shape, tokens, capacity } => Call::new("prefill.py", &[])
+        Case::Prefill { shape, dtype, tokens, capacity } => Call::new("prefill.py", &[])
             .and(shape.options())
+            .with(dtype_options(*dtype))
             .with(&["--prefill", &joined(&[*tokens, *capacity])]),
-        Case::Decode { shape, position, capacity } => Call::new("decode.py", &[])
+        Case::Decode { shape, batch, position, capacity } => Call::new("decode.py", &[])
             .and(shape.options())
-            .with(&["--decode", &joined(&[*position, *capacity])]),
+            .with(&["--decode", &joined(&[*position, *capacity]), "--batch", &batch.to_string()]),
         Case::Products { rows, layers } => {
             Call::new("gemm.py", &["--rows", &rows.to_string(), "--layers", &list(layers)])
         }

@@ -45,6 +45,16 @@ pub(crate) enum Arithmetic {
     F32Bf16Weights,
 }
 
+impl Arithmetic {
+    fn of(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::F32Bf16Weights => Self::F32Bf16Weights,
+            Dtype::Bf16 | Dtype::Bf16Gradients | Dtype::Nf4 => Self::Bf16,
+        }
+    }
+}
+
 /// A row of the table, and its work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
@@ -83,26 +93,23 @@ impl Row {
 pub(crate) fn rows(case: &Case) -> Vec<Row> {
     match case {
         Case::Step { shape, mode, dtype, size } => {
-            let arithmetic = match dtype {
-                Dtype::F32 => Arithmetic::F32,
-                Dtype::F32Bf16Weights => Arithmetic::F32Bf16Weights,
-                Dtype::Bf16 | Dtype::Bf16Gradients | Dtype::Nf4 => Arithmetic::Bf16,
-            };
             let (flop, bytes) = step(shape, *mode, *dtype, *size);
-            vec![Row { row: case.name(), arithmetic, flop, bytes }]
+            vec![Row { row: case.name(), arithmetic: Arithmetic::of(*dtype), flop, bytes }]
         }
-        Case::Prefill { shape, tokens, .. } => {
+        Case::Prefill { shape, dtype, tokens, .. } => {
             let (linear, head) = (linear_weights(shape), head_weights(shape));
-            let bytes = 2.0 * (linear + head + cached(shape, *tokens)) as f64;
+            let arithmetic = Arithmetic::of(*dtype);
+            let bytes_per_element = if arithmetic == Arithmetic::F32 { 4.0 } else { 2.0 };
+            let bytes = bytes_per_element * (linear + head + cached(shape, *tokens)) as f64;
             let products = 2.0 * (tokens * linear + head) as f64;
             let attention =
                 2.0 * (tokens * tokens * shape.layers * shape.heads * shape.head_dim) as f64;
-            vec![Row::bf16(case.name(), products + attention, bytes)]
+            vec![Row { row: case.name(), arithmetic, flop: products + attention, bytes }]
         }
-        Case::Decode { shape, position, .. } => {
+        Case::Decode { shape, batch, position, .. } => {
             let weights = linear_weights(shape) + head_weights(shape);
-            let bytes = 2.0 * (weights + cached(shape, *position)) as f64;
-            vec![Row::bf16(case.name(), 2.0 * weights as f64, bytes)]
+            let bytes = 2.0 * (weights + batch * cached(shape, *position)) as f64;
+            vec![Row::bf16(case.name(), 2.0 * (batch * weights) as f64, bytes)]
         }
         Case::Products { rows, layers } => {
             let of_layer = |&layer| PRODUCTS.map(|op| product(op, *rows, layer));
@@ -224,7 +231,7 @@ mod tests {
         // 1.54e9 weights: two products of 2 · 2048 · 1.54e9 FLOP, and attention.
         assert!(!step.is_memory && (15.9..17.0).contains(&step.ms), "{}", step.ms);
         // 3.09 GB at 4.15 TB/s.
-        let token = named("decode-bf16-1.5B-512of1024");
+        let token = named("decode-bf16-1.5B-1x512of1024");
         assert!(token.is_memory && (0.74..0.76).contains(&token.ms), "{}", token.ms);
     }
 

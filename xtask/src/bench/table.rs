@@ -178,7 +178,7 @@ mod tests {
             "- lora-bf16-1.5B-4x512, compiled: OutOfMemoryError: fixture\n",
             // √(1.5 · 0.75)
             "- lora-bf16: 1.06 (2 rows)\n",
-            "- decode-bf16-1.5B-512of1024\n",
+            "- decode-bf16-1.5B-1x512of1024\n",
         ] {
             assert!(page.contains(expected), "{expected}\nis not in\n{page}");
         }
