@@ -45,6 +45,8 @@ pub(super) struct Memories<'a> {
     pub(super) spans: Vec<Span>,
     /// The allocation that [`Self::global_span`] found last.
     pub(super) found: Cell<Span>,
+    /// Whether a thread has changed global memory since this was last reset.
+    pub(super) has_changed_global: Cell<bool>,
     /// The shared memory of the running block.
     pub(super) shared: Span,
     /// The shared memory of all blocks of the cluster, by rank; `None` for a block that has ended.
@@ -265,6 +267,9 @@ pub(super) unsafe fn store_any(
         for lane in lanes.iter() {
             let to = memories.resolve(access, lane, all[lane]);
             let to = to.map_err(|kind| (kind, lane as u32))?;
+            if locate(access.space, all[lane]).0 == StateSpace::Global {
+                memories.has_changed_global.set(true);
+            }
             let all_bytes = u64::from(access.bytes * access.count);
             memories.mark_unfenced(access.space, all[lane], all_bytes);
             let kind = AccessKind::Write { same: false };

@@ -104,6 +104,9 @@ pub(super) unsafe fn execute(
             } else {
                 atomic.operation.apply(old, b, c).to_le_bytes()
             };
+            if read_element(new.as_ptr(), bytes, false) != old {
+                memories.has_changed_global.set(true);
+            }
             std::ptr::copy_nonoverlapping(new.as_ptr(), at, bytes);
             lanes.file.set_lane(d, access.value, lane, old);
         }

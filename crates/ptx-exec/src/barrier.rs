@@ -7,7 +7,7 @@ use super::races::{Barrier, BlockRaces};
 /// The number of barriers of a block.
 pub(super) const BARRIERS: u32 = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     Ready,
     /// Waits at a barrier for a number of threads; 0 means all.
@@ -28,7 +28,7 @@ impl State {
 }
 
 /// The warps of a block and its barriers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Barriers {
     states: Vec<State>,
     /// The number of threads that have arrived at each barrier without waiting.

@@ -6,6 +6,7 @@
 mod cluster;
 mod special;
 mod stall;
+mod state;
 
 use std::cell::Cell;
 
@@ -59,11 +60,11 @@ pub(super) struct GivesUp(pub(super) bool);
 #[derive(Clone, Copy)]
 #[repr(align(128))]
 struct Line {
-    _bytes: [u8; 128],
+    bytes: [u8; 128],
 }
 
 fn lines(bytes: usize) -> Vec<Line> {
-    vec![Line { _bytes: [0; 128] }; bytes.div_ceil(128)]
+    vec![Line { bytes: [0; 128] }; bytes.div_ceil(128)]
 }
 
 /// Global memory and the parameters.
@@ -114,6 +115,7 @@ impl<'a> BlockRunner<'a> {
             global: around.global,
             spans: vec![Span::NONE; program.accesses.len()],
             found: Cell::new(Span::NONE),
+            has_changed_global: Cell::new(false),
             shared: Span {
                 base: shared_base(rank),
                 end: shared_base(rank) + shared_bytes,
@@ -263,7 +265,7 @@ impl<'a> BlockRunner<'a> {
         let limit = self.launch.step_limit;
         if self.machine.executed > limit {
             let lane = self.warps[index].live.trailing_zeros() & 31;
-            return Err(self.fault(FaultKind::StepLimit { limit }, index, lane));
+            return Err(self.fault(FaultKind::StepLimit { limit, not_started: None }, index, lane));
         }
         match pause {
             Pause::Done => self.barriers.end(index),

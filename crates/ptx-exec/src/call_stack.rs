@@ -64,7 +64,7 @@ impl Region {
 }
 
 /// The return state of a call in a lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Return {
     pc: u32,
     frame_pointer: u64,
@@ -72,14 +72,14 @@ struct Return {
 }
 
 /// The active calls of a lane.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct CallStack {
     returns: Vec<Return>,
     saved: Vec<u64>,
 }
 
 /// The call stacks of a warp; empty before the first call.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct CallStacks(Vec<CallStack>);
 
 impl CallStacks {

@@ -6,6 +6,7 @@
 //! runs.
 
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use super::block::{BlockFault, BlockRunner, GivesUp, Progress, Surroundings, scramble};
@@ -204,6 +205,26 @@ impl<'a> ClusterRunner<'a> {
         if let Some(races) = &self.races {
             races.borrow_mut().open_grid_barrier();
         }
+    }
+
+    /// Warp instructions that the blocks have executed.
+    pub(super) fn executed(&self) -> u64 {
+        self.blocks.iter().map(BlockRunner::executed).sum()
+    }
+
+    /// Whether the blocks have changed global memory since the last call.
+    pub(super) fn take_has_changed_global(&self) -> bool {
+        self.blocks.iter().fold(false, |any, block| block.take_has_changed_global() | any)
+    }
+
+    /// A hash of the state that determines what the blocks do next, if global memory does not
+    /// change.
+    pub(super) fn state(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.ended.hash(&mut hasher);
+        let running = self.blocks.iter().zip(&self.ended).filter(|(_, ended)| !**ended);
+        running.for_each(|(block, _)| block.hash_state(&mut hasher));
+        hasher.finish()
     }
 
     /// Creates the fault of a deadlock, reported for the first block that has not ended.

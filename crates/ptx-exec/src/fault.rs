@@ -72,17 +72,22 @@ pub enum FaultKind {
     /// No warp of a block can make progress.
     #[error("no warp of the block can make progress: {waiting}; it stopped")]
     Deadlock {
-        /// The barrier or mbarrier of each warp.
+        /// What each warp waits for.
         waiting: String,
     },
     /// Undefined behaviour of mbarriers, bulk copies, tensor maps or `setmaxnreg`.
     #[error("undefined behaviour: {0}")]
     AsyncProxy(Box<ProxyMisuse>),
     /// A block executed more instructions than the limit of the launch.
-    #[error("one block executed {limit} instructions; the kernel may never end")]
+    #[error(
+        "one block executed {limit} instructions; {}the kernel may never end",
+        not_started.map(|blocks| format!("{blocks}; ")).unwrap_or_default()
+    )]
     StepLimit {
         /// The limit.
         limit: u64,
+        /// The blocks that have not started, if the device cannot hold all blocks.
+        not_started: Option<NotStarted>,
     },
     /// A data race: two unordered accesses to the same byte, at least one of them a write.
     #[error(
@@ -105,6 +110,29 @@ pub enum FaultKind {
     /// Undefined behaviour of another instruction.
     #[error("undefined behaviour: {0}")]
     Undefined(Undefined),
+}
+
+/// Blocks of a grid that have not started, because the device can hold no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotStarted {
+    /// The resident blocks.
+    pub resident: u64,
+    /// The blocks that have not started.
+    pub waiting: u64,
+    /// All blocks of the grid.
+    pub blocks: u64,
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resident, waiting, blocks } = self;
+        write!(
+            f,
+            "{resident} of {blocks} blocks are resident, and {waiting} start only when one of \
+             these ends"
+        )
+    }
 }
 
 /// An access that takes part in a race.

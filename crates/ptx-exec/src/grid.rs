@@ -5,7 +5,9 @@
 //! so results do not depend on the number of host threads. Programs that do communicate run on one
 //! host thread in a fixed order, in turns.
 
-use std::collections::VecDeque;
+mod interleaved;
+mod spinning;
+
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use super::block::{BlockFault, Progress, Surroundings, scramble};
 use super::cluster::ClusterRunner;
 use super::conditional::ConditionalValues;
-use super::fault::{Fault, FaultKind};
+use super::fault::Fault;
 use super::interpreter::{HostIsa, Interpreter, interpreter_for};
 use super::program::Program;
 use super::races::{AccessHistory, Races};
@@ -23,13 +25,6 @@ use crate::memory::Memory;
 /// Instructions that a launch executes on the calling thread before it starts other threads: about
 /// the cost of starting them.
 const INLINE: u64 = 20_000;
-
-/// Warp instructions after which a block yields, if blocks may wait for each other.
-const QUANTUM: u64 = 1 << 16;
-/// The number of times that all clusters only poll before the grid counts as deadlocked.
-const POLLS: usize = 64;
-/// Maximum resident blocks; further blocks wait until one ends.
-const RESIDENT: usize = 1024;
 
 /// The configuration of a launch.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +37,11 @@ pub struct Launch<'a> {
     pub cluster: [u32; 3],
     /// Whether the launch is cooperative: all blocks are resident and may use the grid barrier.
     pub is_cooperative: bool,
+    /// The number of blocks that the device can hold at once. Whole clusters are resident, at least
+    /// one. Further blocks start when one ends, so a grid whose blocks wait for blocks that do not
+    /// fit is a deadlock. Cooperative launches ignore it. `None` only limits host memory: 1024
+    /// clusters are resident.
+    pub resident_blocks: Option<u64>,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// The parameter block; [`Program::parameters`] gives its layout.
@@ -52,7 +52,8 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// Whether to detect races between threads. Blocks then run one after another.
     pub races: bool,
-    /// Maximum warp instructions of a block; a block that exceeds it counts as hanging.
+    /// Maximum warp instructions of a block; a block that exceeds it counts as hanging. If all
+    /// resident blocks only spin, the limit applies to the instructions of all of them.
     pub step_limit: u64,
     /// The buffer for `vprintf` output of kernels; `None` drops the output.
     pub output: Option<&'a Mutex<String>>,
@@ -85,6 +86,7 @@ impl Default for Launch<'_> {
             block: [1; 3],
             cluster: [1; 3],
             is_cooperative: false,
+            resident_blocks: None,
             shared_bytes: 0,
             parameters: &[],
             threads: 1,
@@ -223,92 +225,6 @@ impl Grid<'_> {
             }
             while self.claim(&mut runner).is_continue() {}
         });
-    }
-
-    /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block
-    /// yields after a quantum, so a spinning block cannot starve the block that it waits for. The
-    /// grid barrier opens when all blocks wait there.
-    fn run_interleaved(&self) {
-        let mut resting: VecDeque<(u64, ClusterRunner<'_>)> = VecDeque::new();
-        let mut waiting: Vec<(u64, ClusterRunner<'_>)> = Vec::new();
-        let mut free: Vec<ClusterRunner<'_>> = Vec::new();
-        let (mut ended, mut polls) = (0, 0);
-        loop {
-            let has_capacity = resting.len() < RESIDENT;
-            let fresh = if has_capacity { self.next_position() } else { None };
-            let (position, mut runner) = match fresh {
-                Some(position) => {
-                    let mut runner = free.pop().unwrap_or_else(|| self.runner());
-                    self.start(&mut runner, position);
-                    (position, runner)
-                }
-                None => match resting.pop_front() {
-                    Some(rested) => rested,
-                    None if waiting.is_empty() => return,
-                    None => {
-                        if let Err((position, fault)) = self.check_all_wait(&waiting, ended) {
-                            let _ = self.finish(position, Err(fault));
-                            return;
-                        }
-                        resting.extend(self.open_grid_barrier(std::mem::take(&mut waiting)));
-                        continue;
-                    }
-                },
-            };
-            let result = runner.run(QUANTUM);
-            polls = if matches!(result, Ok(Progress::Polling)) { polls + 1 } else { 0 };
-            match result {
-                Ok(Progress::Polling) => {
-                    resting.push_back((position, runner));
-                    if polls > POLLS * resting.len() {
-                        let first = resting.iter().min_by_key(|(position, _)| *position);
-                        let Some((position, runner)) = first else { return };
-                        let _ = self.finish(*position, Err(runner.deadlock()));
-                        return;
-                    }
-                }
-                Ok(Progress::Preempted) => resting.push_back((position, runner)),
-                Ok(Progress::Blocked) => waiting.push((position, runner)),
-                result => {
-                    if self.finish(position, result).is_break() {
-                        return;
-                    }
-                    ended += runner.blocks();
-                    free.push(runner);
-                }
-            }
-        }
-    }
-
-    /// Fails if some blocks never arrive at the grid barrier.
-    fn check_all_wait(
-        &self,
-        waiting: &[(u64, ClusterRunner<'_>)],
-        ended: usize,
-    ) -> Result<(), (u64, BlockFault)> {
-        let ended = ended + waiting.iter().map(|(_, runner)| runner.ended()).sum::<usize>();
-        let first = waiting.iter().min_by_key(|(position, _)| *position);
-        let Some((position, runner)) = first.filter(|_| ended > 0) else { return Ok(()) };
-        let mut fault = runner.deadlock();
-        if let FaultKind::Deadlock { waiting } = &mut fault.kind {
-            waiting.push_str(&format!("; {ended} block(s) of the grid ended without it"));
-        }
-        Err((*position, fault))
-    }
-
-    /// Opens the grid barrier. Returns the waiting clusters in the order in which they continue,
-    /// which depends on the seed.
-    fn open_grid_barrier<'r>(
-        &self,
-        mut waiting: Vec<(u64, ClusterRunner<'r>)>,
-    ) -> Vec<(u64, ClusterRunner<'r>)> {
-        waiting.iter_mut().for_each(|(_, runner)| runner.open_grid_barrier());
-        if self.launch.seed != 0 {
-            let seen = self.executed.load(Ordering::Relaxed) ^ waiting[0].0;
-            let first = scramble(self.launch.seed ^ seen) as usize % waiting.len();
-            waiting.rotate_left(first);
-        }
-        waiting
     }
 
     fn runner(&self) -> ClusterRunner<'_> {

@@ -101,7 +101,7 @@ mod words;
 
 pub use conditional::ConditionalValues;
 pub use decode::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
-pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};
+pub use fault::{DecodeError, Fault, FaultKind, FaultSite, NotStarted, RacingAccess};
 pub use grid::{Launch, LaunchStats, launch};
 pub use interpreter::HostIsa;
 pub use program::Program;

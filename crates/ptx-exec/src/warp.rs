@@ -6,13 +6,15 @@
 //! sometimes runs. It also runs from time to time without a seed, so spinning lanes cannot starve
 //! the lanes that they wait for.
 
+use std::hash::{Hash, Hasher};
+
 use super::async_copy::AsyncCopies;
 use super::block::scramble;
 use super::call_stack::CallStacks;
 use super::warpgroup::Products;
 
 /// What a group waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wait {
     /// It can run.
     Nothing,
@@ -25,7 +27,7 @@ enum Wait {
 }
 
 /// Lanes at the same instruction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Group {
     pc: u32,
     lanes: u32,
@@ -92,6 +94,12 @@ impl Warp {
         self.calls.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
         (self.stop, self.turns, self.gives_up) = (u32::MAX, 0, 0);
+    }
+
+    /// Hashes the control state, except the random order of groups.
+    pub(super) fn hash_state(&self, hasher: &mut impl Hasher) {
+        (self.pc, self.active, self.live, self.gives_up, &self.groups).hash(hasher);
+        (self.turns % FAIRNESS, &self.calls).hash(hasher);
     }
 
     /// Whether all live lanes run together.

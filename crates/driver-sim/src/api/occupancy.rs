@@ -12,6 +12,7 @@ use super::launch_attributes::PORTABLE_CLUSTER;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Function, State};
+use crate::work::Launch;
 
 /// The maximum threads per block.
 const MAX_THREADS: u32 = 1024;
@@ -21,6 +22,26 @@ const WARP_REGISTER_UNIT: u32 = 256;
 const PARTITIONS: u32 = 4;
 
 impl State {
+    /// An upper bound of the blocks of a launch that the device can hold at once. It ignores
+    /// registers, because their number is an estimate: a bound that is too low would report
+    /// deadlocks that hardware does not have.
+    pub(crate) fn most_resident_blocks(&self, launch: &Launch) -> u64 {
+        let threads = launch.block.iter().product();
+        let shared = launch.program.shared_bytes() + launch.shared_bytes;
+        let per_multiprocessor = self.resident_blocks_without_registers(threads, shared.into());
+        u64::from(per_multiprocessor.max(1)) * u64::from(MULTIPROCESSORS.unsigned_abs())
+    }
+
+    /// Resident blocks per SM for a block size and bytes of shared memory, without regard to
+    /// registers.
+    fn resident_blocks_without_registers(&self, threads: u32, shared: u64) -> u32 {
+        let per_block = shared.next_multiple_of(128) + u64::from(RESERVED_SHARED_BYTES);
+        let by_shared = u64::from(shared_per_multiprocessor(&self.config)) / per_block;
+        let by_threads = THREADS_PER_MULTIPROCESSOR / threads.next_multiple_of(32);
+        let least = by_threads.min(BLOCKS_PER_MULTIPROCESSOR);
+        least.min(u32::try_from(by_shared).unwrap_or(u32::MAX))
+    }
+
     /// Resident blocks per SM for a block size and a number of dynamic shared bytes.
     pub(super) fn resident_blocks(&self, function: &Function, threads: u32, dynamic: u64) -> u32 {
         let statically = u64::from(function.program.shared_bytes());
@@ -29,16 +50,11 @@ impl State {
         if threads > MAX_THREADS || !is_allowed || statically + dynamic > max_shared {
             return 0;
         }
-        let per_block = (statically + dynamic).next_multiple_of(128);
-        let per_block = per_block + u64::from(RESERVED_SHARED_BYTES);
-        let by_shared = u64::from(shared_per_multiprocessor(&self.config)) / per_block;
         let warps = threads.div_ceil(32);
         let per_warp = (registers(function) * 32).next_multiple_of(WARP_REGISTER_UNIT);
         let resident_warps = REGISTERS / PARTITIONS / per_warp * PARTITIONS;
         let by_registers = resident_warps / warps;
-        let by_threads = THREADS_PER_MULTIPROCESSOR / (warps * 32);
-        let least = by_threads.min(by_registers).min(BLOCKS_PER_MULTIPROCESSOR);
-        least.min(u32::try_from(by_shared).unwrap_or(u32::MAX))
+        self.resident_blocks_without_registers(threads, statically + dynamic).min(by_registers)
     }
 
     pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessor(

@@ -196,6 +196,7 @@ impl State {
                     seed: self.random.seed(),
                     output: Some(&self.output),
                     conditions,
+                    resident_blocks: Some(self.most_resident_blocks(launch)),
                     ..exec::Launch::default()
                 };
                 kernel::run(launch, memory, base)?;

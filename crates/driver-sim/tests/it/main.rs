@@ -30,6 +30,7 @@ mod pools;
 mod ptx;
 mod refusals;
 mod resets;
+mod residency;
 mod resources;
 mod symbols;
 mod tensor_maps;

@@ -85,6 +85,10 @@ impl BlockRunner<'_> {
                 first = first.or(Some((index, warp.pc.saturating_sub(1))));
                 list.push(format!("warp {index} waits at the barrier of the grid"));
             }
+            if self.barriers.is_ready(index) {
+                first = first.or(Some((index, warp.pc)));
+                list.push(format!("warp {index} spins, and no block changes global memory"));
+            }
             for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
                 first = first.or(Some((index, pc)));
                 let proxy = self.machine.memories.proxy.as_ref();
@@ -100,7 +104,8 @@ impl BlockRunner<'_> {
     pub(crate) fn deadlock(&self) -> BlockFault {
         let waits = |warp| {
             let barriers = &self.barriers;
-            barriers.is_stalled(warp)
+            barriers.is_ready(warp)
+                || barriers.is_stalled(warp)
                 || barriers.waits_for_cluster(warp)
                 || barriers.waits_for_grid(warp)
         };

@@ -227,6 +227,7 @@ impl Store {
             if piece.bytes == 0 {
                 continue;
             }
+            memories.has_changed_global.set(true);
             let to = memories.global_bytes(piece.global, piece.bytes)?;
             let inside = &bytes[piece.before as usize..][..piece.bytes as usize];
             // SAFETY: `global_bytes` proved the bytes, to which no reference exists.

@@ -272,6 +272,7 @@ unsafe fn set_conditional(
 #[inline(never)]
 unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, d: Offset, size: Offset) {
     let heap = machine.memories.global.heap();
+    machine.memories.has_changed_global.set(true);
     // SAFETY: decoding ensures the widths of the registers.
     unsafe {
         let (sizes, mut blocks) = (lanes.file.read::<u64>(size), [0u64; LANES]);
@@ -292,6 +293,7 @@ unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, d: Offset, size: O
 #[inline(never)]
 unsafe fn free(machine: &Machine<'_>, lanes: ActiveLanes, address: Offset) -> Option<u32> {
     let heap = machine.memories.global.heap();
+    machine.memories.has_changed_global.set(true);
     // SAFETY: decoding ensures the width of the register.
     let addresses = unsafe { lanes.file.read::<u64>(address) };
     let is_freed = |lane: &usize| {

@@ -265,6 +265,9 @@ unsafe fn store<const SHARED: bool, const N: usize>(
     // SAFETY: by the contract.
     unsafe {
         if store_words::<SHARED, N>(machine, lanes, values, address, access) {
+            if !SHARED {
+                machine.memories.has_changed_global.set(true);
+            }
             return Ok(());
         }
         store_lanes(machine, warp, lanes, &values, address, access)

@@ -128,7 +128,7 @@ fn arguments_beyond_local_memory_are_named() {
 #[test]
 fn an_endless_loop() {
     let fault = fault_of(&kernel("LOOP: add.u32 %r4, %r4, 1; bra LOOP;"), 32, 4);
-    assert_eq!(fault.kind, FaultKind::StepLimit { limit: 1 << 20 });
+    assert_eq!(fault.kind, FaultKind::StepLimit { limit: 1 << 20, not_started: None });
 }
 
 #[test]

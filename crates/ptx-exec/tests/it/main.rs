@@ -21,6 +21,7 @@ mod matrix;
 mod memory;
 mod narrow;
 mod races;
+mod residency;
 mod rounding;
 mod tensor_maps;
 mod tf32;
