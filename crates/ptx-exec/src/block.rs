@@ -268,7 +268,12 @@ impl<'a> BlockRunner<'a> {
             return Err(self.fault(FaultKind::StepLimit { limit, not_started: None }, index, lane));
         }
         match pause {
-            Pause::Done => self.barriers.end(index),
+            Pause::Done => {
+                // SAFETY: the file belongs to this warp.
+                let held = unsafe { self.warps[index].products.check_held(file) };
+                held.map_err(|(kind, lane)| self.fault(kind, index, lane))?;
+                self.barriers.end(index);
+            }
             Pause::Turn => return Ok(false),
             Pause::Stalled => self.barriers.stall(index),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),

@@ -80,6 +80,23 @@ struct Accumulators {
     open: usize,
 }
 
+impl Accumulators {
+    /// Fails if a register was written since its value was moved out.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    unsafe fn check(&self, file: RegisterFile) -> Result<(), LaneFault> {
+        const POISONED: Lanes<u32> = [POISON; LANES];
+        // SAFETY: by the contract.
+        let is_written = |&register: &Offset| unsafe { file.read::<u32>(register) } != POISONED;
+        match self.registers.iter().any(is_written) {
+            true => undefined(Undefined::AccumulatorWritten),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The products in flight of a warp.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Products {
@@ -190,12 +207,9 @@ impl Products {
     ///
     /// As for [`Products::execute`].
     unsafe fn hold(&mut self, file: RegisterFile, registers: &[Offset]) -> Result<(), LaneFault> {
-        const POISONED: Lanes<u32> = [POISON; LANES];
         if let Some(held) = self.held.iter_mut().find(|held| held.registers == registers) {
             // SAFETY: by the contract.
-            if registers.iter().any(|&register| unsafe { file.read::<u32>(register) } != POISONED) {
-                return undefined(Undefined::AccumulatorWritten);
-            }
+            unsafe { held.check(file)? };
             held.open += 1;
             return Ok(());
         }
@@ -212,9 +226,19 @@ impl Products {
         // SAFETY: by the contract.
         let lanes = registers.iter().map(|&register| unsafe { file.read(register) }).collect();
         // SAFETY: by the contract.
-        registers.iter().for_each(|&register| unsafe { file.write(register, POISONED) });
+        registers.iter().for_each(|&register| unsafe { file.write(register, [POISON; LANES]) });
         self.held.push(Accumulators { registers: registers.to_vec(), lanes, open: 1 });
         Ok(())
+    }
+
+    /// Fails if an accumulator of a product in flight was written. Called when the warp ends.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Products::execute`].
+    pub(super) unsafe fn check_held(&self, file: RegisterFile) -> Result<(), LaneFault> {
+        // SAFETY: by the contract.
+        self.held.iter().try_for_each(|held| unsafe { held.check(file) })
     }
 
     /// # Safety
@@ -236,6 +260,8 @@ impl Products {
             unsafe { product.complete(memories, file, &mut held.lanes)? };
             held.open -= 1;
             if held.open == 0 {
+                // SAFETY: by the contract.
+                unsafe { held.check(file)? };
                 for (&register, lanes) in held.registers.iter().zip(&held.lanes) {
                     // SAFETY: by the contract.
                     unsafe { file.write(register, *lanes) };

@@ -198,6 +198,11 @@ fn undefined_behaviour_is_refused() {
     assert_eq!(said(&format!("{one} {END}")), Undefined::UnfencedAccumulators);
     let written = format!("{FENCE} {one} mov.f32 %s3, 0f00000000; {one} {END}");
     assert_eq!(said(&written), Undefined::AccumulatorWritten);
+    // A write before the wait, and without a wait.
+    for end in [END, ""] {
+        let written = format!("{FENCE} {one} mov.f32 %s3, 0f00000000; {end}");
+        assert_eq!(said(&written), Undefined::AccumulatorWritten);
+    }
     let apart = format!("{FENCE} cvt.u64.u32 %rd9, %r0; add.u64 %rd20, %rd20, %rd9; {one} {END}");
     assert_eq!(said(&apart), Undefined::DescriptorsDiffer);
     let plain = format!("{FENCE} sub.u64 %rd20, %rd20, {}; {one} {END}", 1u64 << 62);
