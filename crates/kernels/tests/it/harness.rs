@@ -4,10 +4,11 @@
 //! `RETROGRAPH_REQUIRE_GPU=1` makes a missing GPU a failure. A buffer is a device address here.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use half::bf16;
-use retrograph_driver_sys::CUstream;
+use retrograph_driver_sim::Diagnostic;
+use retrograph_driver_sys::{CUresult, CUstream};
 use retrograph_kernels::ops::TensorView;
 use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
 use retrograph_test_support::numbers::filled;
@@ -20,7 +21,9 @@ pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 
 /// Memory of one test on a device.
 pub(crate) struct Device {
-    machine: &'static Machine,
+    machine: Arc<Machine>,
+    /// Whether other tests may use the machine afterwards.
+    is_shared: bool,
     target: SmTarget,
     stream: CUstream,
     allocations: Mutex<Vec<u64>>,
@@ -37,13 +40,21 @@ impl Device {
         Self::on(Machine::take(), Some(target))
     }
 
-    fn on(machine: &'static Machine, target: Option<SmTarget>) -> Self {
+    /// A simulated device of its own, on which the image for `target` has this text.
+    pub(crate) fn with_edited_image(image: &'static str, target: SmTarget, text: &str) -> Self {
+        let machine = Arc::new(Machine::edited(image, target, text));
+        let mut device = Self::on(machine, Some(target));
+        device.is_shared = false;
+        device
+    }
+
+    fn on(machine: Arc<Machine>, target: Option<SmTarget>) -> Self {
         let mut stream = CUstream::NULL;
         call!(machine.driver, cuCtxSetCurrent(machine.context));
         // 1: CU_STREAM_NON_BLOCKING.
         call!(machine.driver, cuStreamCreate(&mut stream, 1));
         let target = target.unwrap_or(machine.target);
-        Self { machine, target, stream, allocations: Mutex::default() }
+        Self { machine, is_shared: true, target, stream, allocations: Mutex::default() }
     }
 
     /// The SM target of images.
@@ -104,6 +115,27 @@ impl Device {
     /// Runs a launch with another entry point or geometry than its own, and waits for it.
     #[track_caller]
     pub(crate) fn run_as(&self, launch: &Launch<u64>, dispatch: Dispatch) {
+        self.enqueue(launch, dispatch);
+        call!(self.machine.driver, cuStreamSynchronize(self.stream));
+    }
+
+    /// The same on a device of [`Machine::edited`], which is not used again. Returns the diagnostic
+    /// of a failure.
+    pub(crate) fn run_edited(
+        &self,
+        launch: &Launch<u64>,
+        dispatch: Dispatch,
+    ) -> Option<Diagnostic> {
+        self.enqueue(launch, dispatch);
+        // SAFETY: the stream is live.
+        let code = unsafe { (self.machine.driver.table.cuStreamSynchronize)(self.stream) };
+        let diagnostic = self.machine.driver.first_diagnostic();
+        assert_eq!(code == CUresult::CUDA_SUCCESS, diagnostic.is_none(), "{diagnostic:?}");
+        diagnostic
+    }
+
+    #[track_caller]
+    fn enqueue(&self, launch: &Launch<u64>, dispatch: Dispatch) {
         let kernel = launch.kernel();
         assert!(kernel.entries.contains(&dispatch.entry), "{kernel:?} has no {}", dispatch.entry);
         assert_eq!(kernel.parameters.len(), launch.arguments().len(), "{kernel:?}");
@@ -134,7 +166,6 @@ impl Device {
                 extra
             )
         );
-        call!(driver, cuStreamSynchronize(self.stream));
     }
 
     /// The bytes of an argument.
@@ -156,13 +187,13 @@ fn address<T: Element>(view: View<u64, T>) -> u64 {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || !self.is_shared {
             return;
         }
         for &address in self.allocations.lock().unwrap().iter() {
             call!(self.machine.driver, cuMemFree_v2(address));
         }
         call!(self.machine.driver, cuStreamDestroy_v2(self.stream));
-        self.machine.give_back();
+        Arc::clone(&self.machine).give_back();
     }
 }

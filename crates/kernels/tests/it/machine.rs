@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sim::{Config, Diagnostic, Simulator};
 use retrograph_driver_sys::DriverTable;
 use retrograph_driver_sys::{
     CUcontext, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUresult,
@@ -42,16 +42,18 @@ impl Functions {
             CUresult::CUDA_SUCCESS => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
             _ => "?".into(),
         };
-        // The first diagnostic of the simulator is the cause of later ones.
-        let simulator = self.simulator.as_ref();
-        let cause = simulator.and_then(|simulator| simulator.diagnostics().into_iter().next());
-        let cause = cause.map(|it| it.to_string()).unwrap_or_default();
+        let cause = self.first_diagnostic().map(|it| it.to_string()).unwrap_or_default();
         panic!("{call} returned {} ({name}) {cause}", code.0);
+    }
+
+    /// The first diagnostic of the simulator, which is the cause of later ones.
+    pub(crate) fn first_diagnostic(&self) -> Option<Diagnostic> {
+        self.simulator.as_ref()?.diagnostics().into_iter().next()
     }
 }
 
 /// Simulated devices that no test uses now, with their modules.
-static IDLE: Mutex<Vec<&'static Machine>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Arc<Machine>>> = Mutex::new(Vec::new());
 
 /// Calls a function of a driver and checks its code.
 macro_rules! call {
@@ -65,21 +67,38 @@ macro_rules! call {
 
 impl Machine {
     /// Takes a device for a test: the GPU that the environment selects, or a simulated one.
-    pub(crate) fn take() -> &'static Self {
-        static GPU: OnceLock<Option<Machine>> = OnceLock::new();
-        if let Some(gpu) = GPU.get_or_init(Self::selected) {
-            return gpu;
+    pub(crate) fn take() -> Arc<Self> {
+        static GPU: OnceLock<Option<Arc<Machine>>> = OnceLock::new();
+        if let Some(gpu) = GPU.get_or_init(|| Self::selected().map(Arc::new)) {
+            return Arc::clone(gpu);
         }
         let idle = IDLE.lock().unwrap_or_else(|poison| poison.into_inner()).pop();
-        idle.unwrap_or_else(|| {
-            let simulator = Simulator::new(Config::default()).expect("a simulated machine");
-            let driver = Functions { table: *simulator.table(), simulator: Some(simulator) };
-            Box::leak(Box::new(Self::open(driver, 0)))
-        })
+        idle.unwrap_or_else(|| Arc::new(Self::simulated(Config::default())))
+    }
+
+    fn simulated(config: Config) -> Self {
+        let simulator = Simulator::new(config).expect("a simulated machine");
+        let driver = Functions { table: *simulator.table(), simulator: Some(simulator) };
+        Self::open(driver, 0)
+    }
+
+    /// A simulated device with this text in place of an image. It is not given back.
+    pub(crate) fn edited(image: &'static str, target: SmTarget, text: &str) -> Self {
+        let machine = Self::simulated(Config::default());
+        let module = machine.load(text);
+        machine.modules.lock().unwrap().insert((image, target), module);
+        machine
+    }
+
+    fn load(&self, ptx: &str) -> CUmodule {
+        let (text, mut module) = (CString::new(ptx).unwrap(), CUmodule::NULL);
+        call!(self.driver, cuCtxSetCurrent(self.context));
+        call!(self.driver, cuModuleLoadData(&mut module, text.as_ptr().cast()));
+        module
     }
 
     /// Gives a device back that [`Machine::take`] returned.
-    pub(crate) fn give_back(&'static self) {
+    pub(crate) fn give_back(self: Arc<Self>) {
         if self.driver.simulator.is_some() {
             IDLE.lock().unwrap_or_else(|poison| poison.into_inner()).push(self);
         }
@@ -144,9 +163,7 @@ impl Machine {
         let mut modules = self.modules.lock().unwrap_or_else(|poison| poison.into_inner());
         let module = *modules.entry((image, target)).or_insert_with(|| {
             let ptx = images::ptx(image, target).expect("an image for every kernel");
-            let (text, mut module) = (CString::new(ptx).unwrap(), CUmodule::NULL);
-            call!(self.driver, cuModuleLoadData(&mut module, text.as_ptr().cast()));
-            module
+            self.load(ptx)
         });
         let (name, mut function) = (CString::new(entry).unwrap(), CUfunction::NULL);
         call!(self.driver, cuModuleGetFunction(&mut function, module, name.as_ptr()));

@@ -34,6 +34,7 @@ mod lora;
 mod machine;
 mod nf4;
 mod pdl;
+mod planted_mistakes;
 mod preference;
 mod prefill_attention;
 mod product_sums;

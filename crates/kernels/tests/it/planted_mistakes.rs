@@ -1,0 +1,207 @@
+//! Mistakes planted in the warp-specialized GEMM: the simulator must name each one.
+//!
+//! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
+
+use half::bf16;
+use retrograph_driver_sim::Diagnostic;
+use retrograph_kernels::ops::DType;
+use retrograph_kernels::{SmTarget, images};
+use retrograph_test_support::numbers::Data;
+
+use crate::gemm_case::{Case, Format, Op, geometry, multistage_tiles, shape};
+use crate::harness::Device;
+
+const IMAGE: &str = "gemm_bf16_nt_multistage";
+const ENTRY: &str = "gemm_bf16_nt_multistage_tma_128x128";
+/// One block computes both tiles. Each fills the six stages of the pipeline once.
+const SHAPE: [usize; 3] = [256, 384, 128];
+
+fn target() -> SmTarget {
+    SmTarget::arch_specific(90)
+}
+
+/// The lines of the image, and the range of the entry in them.
+struct Edited {
+    lines: Vec<String>,
+    entry: std::ops::Range<usize>,
+    /// Rows of the product.
+    rows: usize,
+}
+
+impl Edited {
+    fn new() -> Self {
+        let text = images::ptx(IMAGE, target()).unwrap();
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        let is_start = |line: &String| line.contains(&format!(".entry {ENTRY}("));
+        let start = lines.iter().position(is_start).expect("the image has the entry");
+        let end = start + lines[start..].iter().position(|line| line == "}").unwrap();
+        Self { lines, entry: start..end, rows: SHAPE[0] }
+    }
+
+    /// The line at the end of a path: the first line of the entry that starts with the first part,
+    /// the next line after it that starts with the second part, and so on.
+    fn find(&self, path: &[&str]) -> usize {
+        let mut at = self.entry.start;
+        for part in path {
+            let is_part = |line: &String| line.trim_start().starts_with(part);
+            let next = self.lines[at + 1..self.entry.end].iter().position(is_part);
+            at += 1 + next.unwrap_or_else(|| panic!("{ENTRY} has no {part} in {path:?}"));
+        }
+        at
+    }
+
+    fn remove(&mut self, path: &[&str]) {
+        let at = self.find(path);
+        self.lines.remove(at);
+        self.entry.end -= 1;
+    }
+
+    /// Replaces text that the line has once.
+    fn replace(&mut self, path: &[&str], old: &str, new: &str) {
+        let at = self.find(path);
+        assert_eq!(self.lines[at].matches(old).count(), 1, "{old} in {}", self.lines[at]);
+        self.lines[at] = self.lines[at].replace(old, new);
+    }
+
+    /// Moves a line after a later one.
+    fn shift(&mut self, path: &[&str], target: &[&str]) {
+        let (from, to) = (self.find(path), self.find(target));
+        assert!(from < to, "{path:?} comes after {target:?}");
+        let line = self.lines.remove(from);
+        self.lines.insert(to, line);
+    }
+
+    fn run(&self) -> Option<Diagnostic> {
+        let text = self.lines.join("\n");
+        let device = Device::with_edited_image(IMAGE, target(), &text);
+        let [_, inputs, outputs] = SHAPE;
+        let (shape, mut data) =
+            (shape([self.rows, inputs, outputs]), Data::new("planted mistakes"));
+        let ([a, b, len], _) = Op::Fprop.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case::new(Op::Fprop, shape, &a, &b);
+        let (compute, left, format) = (DType::Bf16, Format::Bf16, Format::Bf16);
+        let case = Case { compute, left, format, ..case };
+        let result = device.upload(&vec![bf16::MAX; len]);
+        let launch = case.launch_rounded(&device, result).unwrap();
+        let dispatches = multistage_tiles(target()).iter();
+        let mut dispatches = dispatches.map(|tile| geometry(&launch, target(), *tile));
+        let dispatch = dispatches.find(|dispatch| dispatch.entry == ENTRY).unwrap();
+        assert_eq!(dispatch.grid, [1, 1, 1]);
+        device.run_edited(&launch, dispatch)
+    }
+}
+
+/// The fault that must be found.
+#[derive(Clone, Copy)]
+struct Expected {
+    /// A part of its message.
+    says: &'static str,
+    /// The start of the instruction that it names.
+    at: &'static str,
+}
+
+/// Runs the entry with an edit and checks the fault.
+#[track_caller]
+fn check(expected: Expected, edit: impl Fn(&mut Edited)) {
+    let mut edited = Edited::new();
+    edit(&mut edited);
+    let found = edited.run().expect("the mistake has no effect");
+    let site = found.site.as_ref().expect("a fault of the kernel");
+    assert!(found.message.contains(expected.says) && site.kernel == ENTRY, "{found}");
+    assert!(site.text.starts_with(expected.at), "{found}");
+}
+
+const FULL: &[&str] = &["wgmma.commit_group", "mbarrier.try_wait"];
+const PRODUCER: &str = "fence.mbarrier_init";
+const PREVIOUS_READ: &str = "wgmma.wait_group.sync.aligned 1";
+const ALL_READ: &str = "wgmma.wait_group.sync.aligned 0";
+const ARRIVE: &str = "mbarrier.arrive";
+const TRY_WAIT: &str = "mbarrier.try_wait.parity";
+
+const IN_FLIGHT: &str = "a read of shared memory at";
+const ACCUMULATOR: &str = "an accumulator was written while its wgmma is in flight";
+
+#[test]
+fn the_kernel_without_mistakes_passes() {
+    assert_eq!(Edited::new().run(), None);
+}
+
+#[test]
+fn a_dropped_phase_is_found() {
+    // The consumers do not release a stage, so the producer never fills it again.
+    let stuck = Expected { says: "of parity 0 of the mbarrier", at: TRY_WAIT };
+    let says = "no warp of the block can make progress";
+    check(Expected { says, ..stuck }, |edited| edited.remove(&[PREVIOUS_READ, ARRIVE]));
+    // The producer waits for the wrong phase of an empty stage.
+    check(stuck, |edited| edited.replace(&[PRODUCER, "xor.b32"], ", 1;", ", 0;"));
+    // The parity of the consumers does not change after the last stage.
+    let early = Expected { says: IN_FLIGHT, at: PREVIOUS_READ };
+    let parity = [FULL, &["selp.u32", "selp.u32"]].concat();
+    check(early, |edited| edited.replace(&parity, "1, 0", "0, 0"));
+    // The consumers do not wait for a full stage.
+    check(early, |edited| {
+        edited.remove(FULL);
+        // The branch back to it.
+        edited.remove(&["wgmma.commit_group", "$mbarrier", "@!"]);
+    });
+}
+
+#[test]
+fn a_wrong_transaction_count_is_found() {
+    let expect = [PRODUCER, "mbarrier.arrive.expect_tx"];
+    let early = Expected { says: IN_FLIGHT, at: PREVIOUS_READ };
+    check(early, |edited| edited.replace(&expect, " 32768;", " 16384;"));
+    let late = Expected { says: "needs 0 of 1 arrivals and 16 bytes", at: TRY_WAIT };
+    check(late, |edited| edited.replace(&expect, " 32768;", " 32784;"));
+}
+
+#[test]
+fn a_missing_fence_is_found() {
+    let says = "a bulk store reads shared memory at";
+    let at = "cp.async.bulk.tensor.3d.global";
+    check(Expected { says, at }, |edited| edited.remove(&["stmatrix", "fence.proxy.async"]));
+    let says = "accumulators are used without wgmma.fence";
+    check(Expected { says, at: "wgmma.mma_async" }, |edited| edited.remove(&["wgmma.fence"]));
+}
+
+#[test]
+fn an_early_overwrite_of_a_stage_is_found() {
+    // The consumers release stages that `wgmma` still reads.
+    let early = Expected { says: IN_FLIGHT, at: PREVIOUS_READ };
+    check(early, |edited| edited.shift(&[PREVIOUS_READ], &[PREVIOUS_READ, ARRIVE, "$"]));
+    let early = Expected { says: IN_FLIGHT, at: ALL_READ };
+    check(early, |edited| edited.shift(&[ALL_READ], &[ALL_READ, ARRIVE, "$"]));
+    check(early, |edited| edited.remove(&[PREVIOUS_READ]));
+    // The next tile is written to a buffer that a bulk store still reads.
+    let says = "wait with cp.async.bulk.wait_group.read";
+    let read = [ALL_READ, "cp.async.bulk.wait_group.read 0"];
+    check(Expected { says, at: "stmatrix" }, |edited| edited.remove(&read));
+}
+
+#[test]
+fn an_order_that_reads_unwritten_memory_is_found() {
+    // A bulk store before the barrier of the threads that write its source.
+    let fence = ["stmatrix", "fence.proxy.async"];
+    let barrier = [&fence[..], &["bar.sync"]].concat();
+    let store = [&fence[..], &["cp.async.bulk.commit_group", "$"]].concat();
+    let says = "wait with cp.async.bulk.wait_group.read";
+    check(Expected { says, at: "stmatrix" }, |edited| edited.shift(&barrier, &store));
+    // Consumers start with the second stage.
+    let says = "no warp of the block can make progress";
+    let first_stage = [PRODUCER, "$when2_else", "mov.u32"];
+    let start = Expected { says, at: TRY_WAIT };
+    check(start, |edited| edited.replace(&first_stage, ", 0;", ", 1;"));
+    // Consumers read every second stage.
+    let stage_offset = [FULL, &["mul.lo.u32"]].concat();
+    let skipped = Expected { says: IN_FLIGHT, at: "wgmma.wait_group" };
+    check(skipped, |edited| edited.replace(&stage_offset, ", 8192;", ", 16384;"));
+    // Accumulators are scaled before the products have ended, in the last tile of the block, too.
+    let unfinished = Expected { says: ACCUMULATOR, at: "wgmma.mma_async" };
+    check(unfinished, |edited| edited.remove(&[ALL_READ]));
+    let one_tile = |edited: &mut Edited| {
+        edited.remove(&[ALL_READ]);
+        edited.rows = 128;
+    };
+    check(Expected { at: "", ..unfinished }, one_tile);
+}
