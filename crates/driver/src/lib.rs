@@ -122,6 +122,9 @@ pub use stream::{OutsideCapture, Stream};
 pub use tensor_map::{TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use version::DriverVersion;
 
+/// The crate whose trait `Pod` marks the types of buffers and arguments. `#[derive(Pod)]` needs a
+/// dependency on `bytemuck` with the feature `derive`.
+pub use bytemuck;
 /// The simulator, for its configuration, diagnostics and injected failures.
 #[cfg(feature = "sim")]
 pub use retrograph_driver_sim as sim;

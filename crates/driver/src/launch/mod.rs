@@ -1,0 +1,57 @@
+//! Kernel launches: function, geometry and arguments.
+
+mod arguments;
+
+use crate::error::{Error, Result};
+use crate::module::Function;
+
+pub use arguments::KernelArguments;
+
+/// Grid, block and shared memory of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchGeometry {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads per block in x, y, z.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchGeometry {
+    /// A one-dimensional geometry without dynamic shared memory.
+    pub fn linear(blocks: u32, threads: u32) -> Self {
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    }
+}
+
+/// A launch, to be enqueued on a stream or added to a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelLaunch<'a> {
+    /// The function.
+    pub function: &'a Function,
+    /// Grid, block and shared memory.
+    pub geometry: LaunchGeometry,
+    /// The arguments.
+    pub arguments: &'a KernelArguments,
+}
+
+impl KernelLaunch<'_> {
+    /// Checks the argument sizes against the function's parameters, if known.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(expected) = self.function.parameter_sizes() else { return Ok(()) };
+        let found = self.arguments.sizes();
+        let different = |index: &usize| expected.get(*index) != found.get(*index);
+        let Some(index) = (0..expected.len().max(found.len())).find(different) else {
+            return Ok(());
+        };
+        let (function, parameters) = (self.function.name().to_owned(), expected.len());
+        Err(match (expected.get(index), found.get(index)) {
+            (Some(&expected), Some(&found)) => {
+                Error::ArgumentMismatch { function, index, expected, found }
+            }
+            (Some(&expected), None) => Error::MissingArgument { function, index, expected },
+            (None, _) => Error::ExtraArgument { function, parameters },
+        })
+    }
+}
