@@ -38,7 +38,7 @@
 //! let stream = Stream::new(&context)?;
 //! let function = Module::load_ptx(&context, DOUBLE)?.function("double_all")?;
 //! let x = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0, 4.0])?;
-//! let arguments = KernelArguments::new().address(x.address());
+//! let arguments = KernelArguments::new().buffer(&x);
 //! let geometry = LaunchGeometry::linear(1, 4);
 //! let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
 //!
@@ -49,7 +49,6 @@
 //!
 //! // Capture, and replay.
 //! let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
-//!     capturing.keep(x.owner());
 //!     // SAFETY: as above, and the graph keeps `x` alive.
 //!     unsafe { capturing.launch(&launch) }
 //! })?;

@@ -118,7 +118,8 @@ impl Stream {
         }
     }
 
-    /// Enqueues a kernel launch.
+    /// Enqueues a kernel launch. In a capture, use [`Capturing::launch`](crate::Capturing::launch),
+    /// which keeps the owners of the launch.
     ///
     /// # Safety
     /// The function must have no undefined behavior with these arguments and this geometry:

@@ -29,8 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let x = DeviceBuffer::from_slice(&stream, &[2.0_f32; N])?;
     let y = DeviceBuffer::from_slice(&stream, &[1.0_f32; N])?;
-    let arguments =
-        KernelArguments::new().address(y.address()).address(x.address()).f32(3.0).u32(N as u32);
+    let arguments = KernelArguments::new().buffer(&y).buffer(&x).f32(3.0).u32(N as u32);
     let geometry = LaunchGeometry::linear(N.div_ceil(256) as u32, 256);
     // SAFETY: the arguments match the kernel, which accesses `n` elements of each buffer. Both
     // buffers outlive the wait in `download`.

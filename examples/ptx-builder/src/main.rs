@@ -33,8 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let data: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i % 11) as f32).collect();
     let x = DeviceBuffer::from_slice(&stream, &data)?;
     let sums = DeviceBuffer::<f32>::zeroed(&context, ROWS)?;
-    let arguments =
-        KernelArguments::new().address(x.address()).address(sums.address()).u32(COLUMNS as u32);
+    let arguments = KernelArguments::new().buffer(&x).buffer(&sums).u32(COLUMNS as u32);
     let geometry = LaunchGeometry::linear(ROWS as u32, THREADS);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
     // SAFETY: the arguments match the kernel, which reads ROWS · COLUMNS elements and writes ROWS.

@@ -30,8 +30,7 @@ impl Histogram {
         let counts = DeviceBuffer::<u32>::zeroed(stream.context(), 256)?;
         let bytes = DeviceBuffer::from_slice(stream, data)?;
         let n = data.len() as u32;
-        let arguments =
-            KernelArguments::new().address(bytes.address()).address(counts.address()).u32(n);
+        let arguments = KernelArguments::new().buffer(&bytes).buffer(&counts).u32(n);
         let geometry = LaunchGeometry::linear(n.div_ceil(128).max(1), 128);
         let launch = KernelLaunch { function: &self.function, geometry, arguments: &arguments };
         // SAFETY: the arguments match the kernel, which reads `n` bytes and adds to 256 counts.

@@ -76,23 +76,37 @@ impl<'a> Capturing<'a> {
         window::set_place(self.stream.context().identity(), place.into());
     }
 
-    /// Makes the graph keep `owner` alive. Required for all memory that the captured work accesses.
+    /// Makes the graph keep `owner` alive. Required for all memory that the captured work accesses,
+    /// except for buffers among the arguments of [`Capturing::launch`].
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
     }
 
-    /// Captures a launch. The graph keeps the function's module.
+    /// Captures a launch. The graph keeps the function's module, and the memory of
+    /// [`KernelArguments::buffer`](crate::KernelArguments::buffer).
     ///
     /// # Safety
-    /// As [`Stream::launch`], for every launch of the graph. Buffers must be given to
-    /// [`Capturing::keep`], or outlive the graph.
+    /// As [`Stream::launch`], for every launch of the graph. Other memory that the kernel accesses
+    /// must be given to [`Capturing::keep`], or outlive the graph.
     ///
     /// # Errors
     /// If the arguments do not match the function's parameters, or the driver fails.
     pub unsafe fn launch(&mut self, launch: &KernelLaunch<'_>) -> Result<()> {
         // SAFETY: the caller upholds the contract of a launch.
-        unsafe { self.stream.launch(launch) }?;
-        self.keep(launch.function.owner());
+        unsafe { self.launch_on(self.stream, launch) }
+    }
+
+    /// Captures a launch on another stream of the capture: one that has waited for its events.
+    ///
+    /// # Safety
+    /// As [`Capturing::launch`]. A stream that is not part of the capture runs the kernel at once.
+    ///
+    /// # Errors
+    /// As [`Capturing::launch`].
+    pub unsafe fn launch_on(&mut self, stream: &Stream, launch: &KernelLaunch<'_>) -> Result<()> {
+        // SAFETY: the caller upholds the contract of a launch.
+        unsafe { stream.launch(launch) }?;
+        self.owners.extend(launch.owners());
         Ok(())
     }
 

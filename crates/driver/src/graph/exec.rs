@@ -140,7 +140,8 @@ impl GraphExec {
     }
 
     /// Sets the launch of a kernel node for later launches of the exec; enqueued ones keep theirs.
-    /// The function is kept alive in addition to earlier owners.
+    /// The exec keeps the owners of the launch in addition to earlier ones, which enqueued launches
+    /// may use. To set new memory often, pass it as an address and keep it alive yourself.
     ///
     /// # Safety
     /// As [`Graph::add_kernel`]. The graph of this exec must still live, since the node belongs to
@@ -163,7 +164,7 @@ impl GraphExec {
         unsafe {
             call!(self.context, cuGraphExecKernelNodeSetParams_v2(self.raw, node.raw, &params))
         }?;
-        self.keep(launch.function.owner());
+        launch.owners().for_each(|owner| self.keep(owner));
         Ok(())
     }
 

@@ -37,7 +37,8 @@ pub struct MemsetParams {
 }
 
 impl Graph {
-    /// Adds a kernel launch that runs after `after`. The graph keeps the function's module.
+    /// Adds a kernel launch that runs after `after`. The graph keeps the function's module, and the
+    /// memory of [`KernelArguments::buffer`](crate::KernelArguments::buffer).
     ///
     /// # Safety
     /// As [`crate::Stream::launch`], for every launch of the graph.
@@ -60,7 +61,7 @@ impl Graph {
                 )
             }
         })?;
-        self.keep(launch.function.owner());
+        launch.owners().for_each(|owner| self.keep(owner));
         Ok(node)
     }
 

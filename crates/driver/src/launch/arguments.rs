@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::owner::Owner;
 use crate::tensor_map::TensorMap;
 
 /// Bytes at an address that suits every scalar.
@@ -47,8 +48,8 @@ impl Cell {
     }
 }
 
-/// The argument values of a launch, in parameter order: scalars and structs by value, and tensor
-/// maps.
+/// The argument values of a launch, in parameter order: buffers, scalars and structs by value, and
+/// tensor maps.
 ///
 /// ```
 /// use retrograph_driver::KernelArguments;
@@ -61,6 +62,7 @@ impl Cell {
 pub struct KernelArguments {
     cells: Vec<Cell>,
     sizes: Vec<usize>,
+    owners: Vec<Owner>,
 }
 
 impl KernelArguments {
@@ -105,6 +107,13 @@ impl KernelArguments {
         self
     }
 
+    /// Keeps `owner` alive as [`KernelArguments::buffer`] does, for memory that the kernel accesses
+    /// through a tensor map or a table of addresses.
+    pub fn keep(mut self, owner: Owner) -> Self {
+        self.owners.push(owner);
+        self
+    }
+
     /// Adds a device address. It keeps no memory alive.
     pub fn address(self, address: u64) -> Self {
         self.value(address)
@@ -125,7 +134,7 @@ impl KernelArguments {
         self.value(value)
     }
 
-    /// Adds a tensor map.
+    /// Adds a tensor map. It keeps no memory alive; see [`KernelArguments::keep`].
     pub fn tensor_map(mut self, map: TensorMap) -> Self {
         self.cells.push(Cell::TensorMap(Box::new(map)));
         self.sizes.push(map.bytes().len());
@@ -143,7 +152,7 @@ impl KernelArguments {
         }
     }
 
-    /// Replaces the address at `index`.
+    /// Replaces the address at `index`. The owner of a replaced buffer stays.
     ///
     /// # Panics
     /// If there is no such argument, or if it does not have eight bytes.
@@ -173,6 +182,11 @@ impl KernelArguments {
     /// If there is no such argument.
     pub fn bytes(&self, index: usize) -> &[u8] {
         &self.cells[index].bytes()[..self.sizes[index]]
+    }
+
+    /// The owners of the memory that the kernel accesses.
+    pub(super) fn owners(&self) -> &[Owner] {
+        &self.owners
     }
 
     /// A pointer to each value, as the driver expects. It only reads them during the call, which

@@ -4,6 +4,7 @@ mod arguments;
 
 use crate::error::{Error, Result};
 use crate::module::Function;
+use crate::owner::Owner;
 
 pub use arguments::KernelArguments;
 
@@ -37,6 +38,12 @@ pub struct KernelLaunch<'a> {
 }
 
 impl KernelLaunch<'_> {
+    /// The objects that a graph with this launch keeps alive: the function's module, and the
+    /// memory of the arguments.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> {
+        std::iter::once(self.function.owner()).chain(self.arguments.owners().iter().cloned())
+    }
+
     /// Checks the argument sizes against the function's parameters, if known.
     pub(crate) fn check(&self) -> Result<()> {
         let Some(expected) = self.function.parameter_sizes() else { return Ok(()) };

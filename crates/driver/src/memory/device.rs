@@ -213,6 +213,15 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(data)
     }
 
+    /// The elements `range` as a buffer that shares the memory and keeps all of it alive.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
+        let address = self.checked_address("slice", &range)?;
+        Ok(Self::owned_by(self.context(), address, range.len(), self.owner()))
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len

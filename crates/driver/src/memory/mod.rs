@@ -4,8 +4,9 @@
 //!
 //! Device memory is freed when the last clone of its [`DeviceBuffer`] is dropped, by `cuMemFree`,
 //! which waits for the work in the context, so work enqueued before may still use it. A graph keeps
-//! the buffers that its nodes access, and drops them after its last launch has finished. During a
-//! capture, freeing is deferred to its end.
+//! the buffers among the arguments of its launches
+//! ([`KernelArguments::buffer`](crate::KernelArguments::buffer)) and other owners given to it, and
+//! drops them after its last launch has finished. During a capture, freeing is deferred to its end.
 //!
 //! A [`MemoryPool`] hands out parts of one allocation and takes them back without driver calls.
 //!
@@ -15,6 +16,7 @@
 //! [`NAN_PATTERN`], so that reading a value that was never written yields a NaN instead of a lucky
 //! zero.
 
+mod argument;
 mod device;
 mod gaps;
 mod pinned;

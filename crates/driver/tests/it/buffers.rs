@@ -45,6 +45,25 @@ fn lengths_are_checked_before_the_driver_is_called() {
 }
 
 #[test]
+fn a_slice_shares_the_memory_of_its_buffer_and_keeps_it() {
+    let device = device();
+    let buffer = DeviceBuffer::from_slice(&device.stream, &[0_u32, 1, 2, 3, 4]).unwrap();
+    let kept = Arc::downgrade(&buffer.owner());
+    let slice = buffer.slice(1..5).unwrap().slice(1..3).unwrap();
+    assert_eq!((slice.address(), slice.len()), (buffer.address() + 8, 2));
+    slice.upload(&device.stream, &[20, 30]).unwrap();
+    assert_eq!(buffer.download(&device.stream).unwrap(), [0, 1, 20, 30, 4]);
+    drop(buffer);
+    assert!(kept.upgrade().is_some());
+    assert_eq!(slice.download(&device.stream).unwrap(), [20, 30]);
+    assert!(slice.slice(2..2).unwrap().is_empty());
+    let error = slice.slice(1..3).unwrap_err();
+    assert_eq!(error, Error::OutsideBuffer { what: "slice", range: 1..3, len: 2 });
+    drop(slice);
+    assert!(kept.upgrade().is_none());
+}
+
+#[test]
 fn a_buffer_may_be_empty() {
     let device = device();
     let buffer = DeviceBuffer::<f32>::from_slice(&device.stream, &[]).unwrap();

@@ -15,12 +15,11 @@ fn a_capture_runs_nothing_and_its_graph_runs_the_work_repeatedly() {
     let Device { context, stream } = device();
     let function = load(&context, SCALE, "scale");
     let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 64]).unwrap();
-    let arguments = KernelArguments::new().address(buffer.address()).u32(64).f32(3.0);
+    let arguments = KernelArguments::new().buffer(&buffer).u32(64).f32(3.0);
     let geometry = LaunchGeometry::linear(1, 64);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
     let graph = stream
         .capture(CaptureMode::default(), |capturing| {
-            capturing.keep(buffer.owner());
             // SAFETY: the arguments match the function; the graph keeps the buffer.
             unsafe {
                 capturing.launch(&launch)?;

@@ -67,7 +67,7 @@ fn a_graph_keeps_the_memory_of_a_dropped_scalar() {
     let function = load(&context, SCALE, "scale");
     let scalar = DeviceScalar::new(&stream, 3.0_f32).unwrap();
     let view = scalar.buffer().clone();
-    let arguments = KernelArguments::new().address(scalar.address()).u32(1).f32(2.0);
+    let arguments = KernelArguments::new().buffer(scalar.buffer()).u32(1).f32(2.0);
     let launch = KernelLaunch {
         function: &function,
         geometry: LaunchGeometry::linear(1, 32),
@@ -75,7 +75,6 @@ fn a_graph_keeps_the_memory_of_a_dropped_scalar() {
     };
     let graph = stream
         .capture(CaptureMode::ThreadLocal, |capturing| {
-            capturing.keep(scalar.owner());
             // SAFETY: the arguments match the function; the graph keeps the scalar.
             unsafe { capturing.launch(&launch) }
         })
