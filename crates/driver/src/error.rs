@@ -197,6 +197,15 @@ pub enum Error {
         /// Number of parameters.
         parameters: usize,
     },
+    /// The launch attributes of a kernel node cannot change after instantiation.
+    #[error(
+        "the node of `{function}` has other launch attributes, which cannot change; build and \
+         instantiate the graph again"
+    )]
+    AttributesFixed {
+        /// The entry point of the launch.
+        function: String,
+    },
     /// A node belongs to another graph.
     #[error(
         "the node belongs to another graph; use a node of this graph or, for an executable graph, \

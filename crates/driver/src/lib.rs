@@ -40,7 +40,7 @@
 //! let x = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0, 4.0])?;
 //! let arguments = KernelArguments::new().buffer(&x);
 //! let geometry = LaunchGeometry::linear(1, 4);
-//! let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+//! let launch = KernelLaunch::new(&function, geometry, &arguments);
 //!
 //! // Launch.
 //! // SAFETY: the kernel accesses four floats at `x`, which outlives the wait in `download`.
@@ -112,7 +112,7 @@ pub use event::Event;
 pub use graph::{
     Graph, GraphExec, GraphReport, MemcpyParams, MemsetParams, Node, NodeKind, UpdateOutcome,
 };
-pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
+pub use launch::{KernelArguments, KernelLaunch, LaunchAttributes, LaunchGeometry};
 pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};
 pub use module::{Function, LoadError, Module, compile_ptx};
 pub use owner::Owner;

@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_driver_sys::{CU_STREAM_NON_BLOCKING, CUdeviceptr, CUresult, CUstream};
+use retrograph_driver_sys::{
+    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUlaunchConfig, CUresult, CUstream,
+};
 
 use crate::call::CallError;
 use crate::context::Context;
@@ -137,6 +139,25 @@ impl Stream {
         let mut arguments = launch.arguments.pointers();
         let (function, pointers) = (launch.function.raw(), arguments.as_mut_ptr());
         let (stream, extra) = (self.raw(), std::ptr::null_mut());
+        if !launch.attributes.is_empty() {
+            let mut attributes = launch.attributes.raw();
+            let config = CUlaunchConfig {
+                gridDimX: x,
+                gridDimY: y,
+                gridDimZ: z,
+                blockDimX: bx,
+                blockDimY: by,
+                blockDimZ: bz,
+                sharedMemBytes: shared,
+                hStream: stream,
+                attrs: attributes.as_mut_ptr(),
+                numAttrs: attributes.len() as u32,
+            };
+            // SAFETY: as below, and the attributes outlive the call.
+            return unsafe {
+                call!(self.context(), cuLaunchKernelEx(&config, function, pointers, extra))
+            };
+        }
         // SAFETY: the arguments were checked against the parameters if these are known, they
         // outlive the call, and the caller upholds the rest.
         unsafe {

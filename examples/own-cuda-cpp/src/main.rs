@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let geometry = LaunchGeometry::linear(N.div_ceil(256) as u32, 256);
     // SAFETY: the arguments match the kernel, which accesses `n` elements of each buffer. Both
     // buffers outlive the wait in `download`.
-    unsafe { stream.launch(&KernelLaunch { function: &saxpy, geometry, arguments: &arguments }) }?;
+    unsafe { stream.launch(&KernelLaunch::new(&saxpy, geometry, &arguments)) }?;
     assert_eq!(y.download(&stream)?, [7.0; N]);
     println!("saxpy of {N} elements is correct");
     Ok(())

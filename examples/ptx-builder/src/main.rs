@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sums = DeviceBuffer::<f32>::zeroed(&context, ROWS)?;
     let arguments = KernelArguments::new().buffer(&x).buffer(&sums).u32(COLUMNS as u32);
     let geometry = LaunchGeometry::linear(ROWS as u32, THREADS);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: the arguments match the kernel, which reads ROWS · COLUMNS elements and writes ROWS.
     // Both buffers outlive the wait in `download`.
     unsafe { stream.launch(&launch) }?;

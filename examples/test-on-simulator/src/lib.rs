@@ -32,7 +32,7 @@ impl Histogram {
         let n = data.len() as u32;
         let arguments = KernelArguments::new().buffer(&bytes).buffer(&counts).u32(n);
         let geometry = LaunchGeometry::linear(n.div_ceil(128).max(1), 128);
-        let launch = KernelLaunch { function: &self.function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(&self.function, geometry, &arguments);
         // SAFETY: the arguments match the kernel, which reads `n` bytes and adds to 256 counts.
         // Both buffers outlive the wait in `download`.
         unsafe { stream.launch(&launch) }?;

@@ -171,7 +171,7 @@ impl Launcher {
             }
         });
         let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(2, threads) };
-        let launch = KernelLaunch { function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(function, geometry, &arguments);
         // Earlier kernels may have written to the buffer, and some kernels read addresses from it.
         // SAFETY: the range is the scratch buffer, which outlives the fill.
         unsafe { self.stream.memset_d32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };

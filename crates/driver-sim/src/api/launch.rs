@@ -97,7 +97,33 @@ impl State {
             Ok(launch) => launch,
             Err(refusal) => return Err(self.fail_launch(stream, request, refusal)),
         };
-        self.submit(stream, Operation::Launch(launch))
+        self.submit(stream, Operation::Launch(launch))?;
+        self.keep_attributes(stream, request)
+    }
+
+    /// Gives the node of a captured launch the attributes of the launch.
+    fn keep_attributes(&mut self, stream: CUstream, request: &LaunchRequest) -> Call {
+        use CUlaunchAttributeID as A;
+        let Route::Capture(stream, _) = self.route(stream)? else { return Ok(()) };
+        let member = self.streams.get(stream)?.member.as_ref();
+        let Some(&node) = member.and_then(|member| member.dependencies.first()) else {
+            return Ok(());
+        };
+        let attributes = &mut self.nodes.get_mut(node)?.attributes;
+        let mut keep = |attribute: A, words: &[u32]| {
+            let mut value = [0; 64];
+            for (place, word) in value.chunks_exact_mut(4).zip(words) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+            attributes.insert(attribute.0, value);
+        };
+        if request.is_cooperative {
+            keep(A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &[1]);
+        }
+        if let Some(cluster) = request.cluster {
+            keep(A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &cluster);
+        }
+        Ok(())
     }
 
     /// Invalidates the capture of the stream of a failed launch, unless it failed for its function

@@ -20,8 +20,8 @@ pub(super) struct Attributes {
     pub(super) cluster: Option<[u32; 3]>,
     /// Whether the launch is cooperative.
     is_cooperative: bool,
-    /// Whether a captured node would keep one of the attributes.
-    belongs_to_nodes: bool,
+    /// Whether a captured launch with one of the attributes is not simulated.
+    only_eager: bool,
 }
 
 impl State {
@@ -36,11 +36,11 @@ impl State {
         self.check_legacy_stream(config.hStream)?;
         self.resolved(function)?;
         let attributes = self.launch_attributes(&config)?;
-        let Attributes { cluster, is_cooperative, belongs_to_nodes } = attributes;
+        let Attributes { cluster, is_cooperative, only_eager } = attributes;
         let base = LaunchRequest::of_config(&config);
         let request =
             LaunchRequest { function, parameters, extra, cluster, is_cooperative, ..base };
-        if belongs_to_nodes {
+        if only_eager {
             self.refuse_captured_attributes(config.hStream)?;
         }
         self.launch_request(config.hStream, &request)
@@ -69,7 +69,13 @@ impl State {
             u32::from_ne_bytes(part)
         };
         let is_zero = bytes == [0; 64];
-        found.belongs_to_nodes |= given.id != A::CU_LAUNCH_ATTRIBUTE_IGNORE;
+        found.only_eager |= !matches!(
+            given.id,
+            A::CU_LAUNCH_ATTRIBUTE_IGNORE
+                | A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+                | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+                | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        );
         match given.id {
             A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE => found.is_cooperative = word(0) != 0,
             A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
@@ -147,7 +153,7 @@ impl State {
         Ok(cluster)
     }
 
-    /// Reports attributes that a captured node would keep as unsupported.
+    /// Reports attributes of captured launches as unsupported.
     fn refuse_captured_attributes(&mut self, stream: CUstream) -> Call {
         match self.route(stream)? {
             Route::Queue(_) => Ok(()),

@@ -1,7 +1,10 @@
 //! Attributes of kernel nodes.
 
+use std::ptr::null_mut;
+
 use retrograph_driver_sys::*;
 
+use super::launch::LaunchRequest;
 use super::streams::GREATEST_PRIORITY;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
@@ -82,8 +85,27 @@ impl State {
             let priority = priority.clamp(GREATEST_PRIORITY, 0);
             bytes[..4].copy_from_slice(&priority.to_ne_bytes());
         }
-        self.nodes.get_mut(node)?.attributes.insert(attribute.0, bytes);
+        let old = self.nodes.get_mut(node)?.attributes.insert(attribute.0, bytes);
+        if self.check_node_cluster(node)?.is_err() {
+            let attributes = &mut self.nodes.get_mut(node)?.attributes;
+            match old {
+                Some(old) => attributes.insert(attribute.0, old),
+                None => attributes.remove(&attribute.0),
+            };
+            return Err(self.unsupported("a node whose launch does not allow its cluster size"));
+        }
         Ok(())
+    }
+
+    /// Checks the cluster size of a node against its launch. The outer result is of the node.
+    fn check_node_cluster(&mut self, node: CUgraphNode) -> Result<Call, Refusal> {
+        let found = self.nodes.get(node)?;
+        let NodeKind::Operation(Operation::Launch(launch)) = &found.kind else { return Ok(Ok(())) };
+        let Some(cluster) = found.cluster() else { return Ok(Ok(())) };
+        let (function, parameters) = (launch.function, launch.node_parameters(null_mut()));
+        let request =
+            LaunchRequest { cluster: Some(cluster), ..LaunchRequest::of_node(&parameters) };
+        Ok(self.check_cluster(function, &request).map(|_| ()))
     }
 
     pub(crate) fn cuGraphKernelNodeCopyAttributes(

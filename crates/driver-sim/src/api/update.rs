@@ -40,7 +40,12 @@ impl State {
         match (&mut found.work, kind) {
             (PlanWork::Operation(old), NodeKind::Operation(new)) => {
                 replaceable(old, new).map_err(|_| invalid(Rule::GraphNotReplaceable))?;
-                *old = new.clone().in_place_of(old);
+                let new = new.clone().in_place_of(old);
+                if matches!(&new, Operation::Launch(launch) if !launch.has_whole_clusters()) {
+                    return Err(self.unsupported("a grid that its node's clusters do not divide"));
+                }
+                let found = self.exec_node(exec, node)?;
+                found.work = PlanWork::Operation(new);
             }
             (PlanWork::Record(old), NodeKind::Record(new))
             | (PlanWork::Wait(old), NodeKind::Wait(new)) => *old = *new,

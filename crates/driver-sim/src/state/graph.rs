@@ -82,8 +82,21 @@ pub(crate) struct Node {
 impl Node {
     /// Whether the launch is cooperative.
     pub(crate) fn is_cooperative(&self) -> bool {
-        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-        self.attributes.get(&attribute.0).is_some_and(|value| value[..4] != [0; 4])
+        self.attribute(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)[0] != 0
+    }
+
+    /// The cluster size that the program set, if any.
+    pub(crate) fn cluster(&self) -> Option<[u32; 3]> {
+        let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        Some(self.attribute(attribute)).filter(|size| *size != [0; 3])
+    }
+
+    /// The first words of an attribute.
+    fn attribute(&self, attribute: CUlaunchAttributeID) -> [u32; 3] {
+        let value = self.attributes.get(&attribute.0).copied().unwrap_or([0; 64]);
+        std::array::from_fn(|word| {
+            u32::from_ne_bytes(std::array::from_fn(|byte| value[4 * word + byte]))
+        })
     }
 }
 

@@ -186,6 +186,11 @@ impl State {
             let mut work = self.plan_work(&node.kind)?;
             if let PlanWork::Operation(Operation::Launch(launch)) = &mut work {
                 launch.is_cooperative |= node.is_cooperative();
+                launch.cluster = node.cluster().unwrap_or(launch.cluster);
+                if !launch.has_whole_clusters() {
+                    // No trace shows what a driver says to a grid that was set after the size.
+                    return Err((Refusal::UNSUPPORTED, source));
+                }
             }
             nodes.push(PlanNode {
                 source,

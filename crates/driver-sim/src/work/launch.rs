@@ -41,6 +41,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
+    /// Whether the grid consists of whole clusters.
+    pub(crate) fn has_whole_clusters(&self) -> bool {
+        let mut sizes = self.grid.iter().zip(self.cluster);
+        sizes.all(|(blocks, cluster)| cluster > 0 && blocks.is_multiple_of(cluster))
+    }
+
     /// The node parameters, with `kernelParams` as given.
     pub(crate) fn node_parameters(&self, pointers: *mut *mut c_void) -> CUDA_KERNEL_NODE_PARAMS {
         CUDA_KERNEL_NODE_PARAMS {

@@ -44,10 +44,13 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// The operation with the node properties of the operation that it replaces: a launch stays
-    /// cooperative.
+    /// cooperative, and keeps its cluster size unless the function has one.
     pub(crate) fn in_place_of(mut self, old: &Self) -> Self {
         if let (Self::Launch(new), Self::Launch(old)) = (&mut self, old) {
             new.is_cooperative |= old.is_cooperative;
+            if new.cluster == [1; 3] {
+                new.cluster = old.cluster;
+            }
         }
         self
     }

@@ -146,7 +146,7 @@ fn occupancy_falls_with_threads_and_shared_memory() {
 }
 
 #[test]
-fn launch_attributes_in_a_capture_are_unsupported() {
+fn most_launch_attributes_in_a_capture_are_unsupported() {
     let machine = Machine::new();
     let (stream, function) = (machine.stream(), machine.function(c"tile"));
     let launch = |id| {
@@ -171,4 +171,49 @@ fn launch_attributes_in_a_capture_are_unsupported() {
     let priority = launch(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY);
     assert_eq!(priority, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
+}
+
+#[test]
+fn a_node_has_clusters_that_its_launch_allows() {
+    const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    let machine = Machine::new();
+    let (graph, word) = (machine.graph(), machine.zero());
+    let (mut address, mut digit, mut node) = (word, 1u32, CUgraphNode::NULL);
+    let mut list = [(&raw mut address).cast::<c_void>(), (&raw mut digit).cast()];
+    let mut params = CUDA_KERNEL_NODE_PARAMS {
+        func: machine.function(c"append"),
+        gridDimX: 4,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        kernelParams: list.as_mut_ptr(),
+        ..Default::default()
+    };
+    let none = std::ptr::null();
+    assert_eq!(cu!(machine, cuGraphAddKernelNode_v2(&mut node, graph, none, 0, &params)), SUCCESS);
+    let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    let set = |x| {
+        let cluster = CUlaunchAttributeValue_clusterDim { x, y: 1, z: 1 };
+        let value = CUlaunchAttributeValue { clusterDim: cluster };
+        cu!(machine, cuGraphKernelNodeSetAttribute(node, id, &value))
+    };
+    let held = || {
+        let mut value = CUlaunchAttributeValue::default();
+        assert_eq!(cu!(machine, cuGraphKernelNodeGetAttribute(node, id, &mut value)), SUCCESS);
+        // SAFETY: the driver wrote this field.
+        unsafe { value.clusterDim.x }
+    };
+    assert_eq!((set(3), held()), (NOT_SUPPORTED, 0), "3 does not divide the grid");
+    assert_eq!((set(2), held()), (SUCCESS, 2));
+    assert_eq!((set(16), held()), (NOT_SUPPORTED, 2), "the earlier size stays");
+    let exec = machine.instantiate(graph).unwrap();
+    for (blocks, code) in [(6, SUCCESS), (7, NOT_SUPPORTED)] {
+        params.gridDimX = blocks;
+        assert_eq!(cu!(machine, cuGraphExecKernelNodeSetParams_v2(exec, node, &params)), code);
+    }
+    machine.run(exec);
+    assert_eq!(cu!(machine, cuGraphKernelNodeSetParams_v2(node, &params)), SUCCESS);
+    assert_eq!(machine.instantiate(graph), Err(NOT_SUPPORTED));
 }

@@ -5,6 +5,7 @@ use retrograph_driver_sys::{
     CUgraphExecUpdateResultInfo, CUresult,
 };
 
+use super::attributes::attributes_of;
 use super::nodes::{MemcpyParams, MemsetParams, copy_params, fill_params, kernel_params};
 use super::owners::Owners;
 use super::template::{Graph, GraphNumber, Node};
@@ -141,15 +142,17 @@ impl GraphExec {
 
     /// Sets the launch of a kernel node for later launches of the exec; enqueued ones keep theirs.
     /// The exec keeps the owners of the launch in addition to earlier ones, which enqueued launches
-    /// may use. To set new memory often, pass it as an address and keep it alive yourself.
+    /// may use. To set new memory often, pass it as an address and keep it alive yourself. The
+    /// launch attributes of a node cannot change.
     ///
     /// # Safety
     /// As [`Graph::add_kernel`]. The graph of this exec must still live, since the node belongs to
     /// it.
     ///
     /// # Errors
-    /// If the node belongs to another graph, the arguments do not match the function's parameters,
-    /// or the driver fails.
+    /// [`Error::AttributesFixed`] if the launch has other attributes than the node; without
+    /// attributes, it takes those of the node. If the node belongs to another graph, the arguments
+    /// do not match the function's parameters, or the driver fails.
     pub unsafe fn set_kernel_params(
         &mut self,
         node: Node,
@@ -158,6 +161,14 @@ impl GraphExec {
         self.context.same(launch.function.context(), "the function")?;
         launch.check()?;
         self.check_node(node)?;
+        if !launch.attributes.is_empty() {
+            // SAFETY: the caller promises that the graph lives, and the context was made current.
+            let held = unsafe { attributes_of(&self.context, node) }?;
+            if held != launch.attributes.of_nodes() {
+                let function = launch.function.name().to_owned();
+                return Err(Error::AttributesFixed { function });
+            }
+        }
         let mut arguments = launch.arguments.pointers();
         let params = kernel_params(launch, &mut arguments);
         // SAFETY: the driver copies the arguments, which were checked; the caller upholds the rest.

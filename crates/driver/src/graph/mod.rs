@@ -27,6 +27,7 @@
 //! Adding a node is `unsafe`: the caller guarantees that it may run in every launch of the graph.
 //! Launching is then safe.
 
+mod attributes;
 mod copy;
 mod exec;
 mod inspect;

@@ -45,7 +45,9 @@ impl Graph {
     ///
     /// # Errors
     /// If the arguments do not match the function's parameters, a node belongs to another graph, or
-    /// the driver fails.
+    /// the driver fails. If it refuses an attribute, the node is removed again. The driver takes a
+    /// cluster size only after the node was added, so it may refuse functions that are declared
+    /// `.explicitcluster`; capture their launches instead.
     pub unsafe fn add_kernel(&mut self, launch: &KernelLaunch<'_>, after: &[Node]) -> Result<Node> {
         self.context.same(launch.function.context(), "the function")?;
         launch.check()?;
@@ -61,6 +63,9 @@ impl Graph {
                 )
             }
         })?;
+        if !launch.attributes.is_empty() {
+            self.set_launch_attributes(node, &launch.attributes)?;
+        }
         launch.owners().for_each(|owner| self.keep(owner));
         Ok(node)
     }

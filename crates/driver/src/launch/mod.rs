@@ -1,12 +1,14 @@
-//! Kernel launches: function, geometry and arguments.
+//! Kernel launches: function, geometry, arguments and attributes.
 
 mod arguments;
+mod attributes;
 
 use crate::error::{Error, Result};
 use crate::module::Function;
 use crate::owner::Owner;
 
 pub use arguments::KernelArguments;
+pub use attributes::LaunchAttributes;
 
 /// Grid, block and shared memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,24 @@ pub struct KernelLaunch<'a> {
     pub geometry: LaunchGeometry,
     /// The arguments.
     pub arguments: &'a KernelArguments,
+    /// Clusters, cooperation and the preferred carve-out.
+    pub attributes: LaunchAttributes,
+}
+
+impl<'a> KernelLaunch<'a> {
+    /// A launch without attributes.
+    pub fn new(
+        function: &'a Function,
+        geometry: LaunchGeometry,
+        arguments: &'a KernelArguments,
+    ) -> Self {
+        Self { function, geometry, arguments, attributes: LaunchAttributes::new() }
+    }
+
+    /// The launch with `attributes`.
+    pub fn with(self, attributes: LaunchAttributes) -> Self {
+        Self { attributes, ..self }
+    }
 }
 
 impl KernelLaunch<'_> {

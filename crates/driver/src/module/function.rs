@@ -164,6 +164,38 @@ impl Function {
         self.inner.traits.max_threads
     }
 
+    /// Allows clusters of more than 8 blocks, for later launches and nodes of the function. Such
+    /// sizes may not work on other devices. Devices without clusters (before compute capability
+    /// 9.0) refuse it.
+    ///
+    /// # Errors
+    /// If the driver fails.
+    pub fn allow_non_portable_clusters(&self) -> Result<()> {
+        let allowed = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        self.set(allowed, 1)
+    }
+
+    /// Sets the preferred part of the L1 cache that serves as shared memory for later launches of
+    /// the function, in percent of the most shared memory of a multiprocessor; `None` leaves it to
+    /// the driver. This is a hint, which
+    /// [`LaunchAttributes::shared_carveout`](crate::LaunchAttributes::shared_carveout) overrides.
+    ///
+    /// # Errors
+    /// If the driver fails, for example because of more than 100 percent.
+    pub fn set_shared_carveout(&self, percent: Option<u32>) -> Result<()> {
+        let preferred = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // -1 is the driver's default.
+        let percent = percent.map_or(-1, |percent| c_int::try_from(percent).unwrap_or(c_int::MAX));
+        self.set(preferred, percent)
+    }
+
+    fn set(&self, attribute: CUfunction_attribute, value: c_int) -> Result<()> {
+        let (context, raw) = (self.context(), self.inner.raw);
+        context.bind()?;
+        // SAFETY: the function lives, and the driver refuses values out of range.
+        unsafe { call!(context, cuFuncSetAttribute(raw, attribute, value)) }
+    }
+
     /// Keeps the module loaded, for graphs that launch the function.
     pub fn owner(&self) -> Owner {
         self.inner.clone()

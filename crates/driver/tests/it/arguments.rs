@@ -89,7 +89,7 @@ fn scalars_and_structs_reach_the_kernel_by_value() {
         .value(Wide([0, 1, 2, 3, 4, 5, 6, 70]))
         .value(i64::MIN);
     let geometry = LaunchGeometry::linear(1, 1);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: the kernel writes nine words, and the download waits for it.
     unsafe { stream.launch(&launch) }.unwrap();
     let [negative, least] = [-3, i64::MIN].map(i64::cast_unsigned);
@@ -107,7 +107,7 @@ fn a_value_of_another_size_is_refused() {
     }
     let arguments = KernelArguments::new().address(0).value(200_u16);
     let geometry = LaunchGeometry::linear(1, 1);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: the launch is refused.
     let error = unsafe { stream.launch(&launch) }.unwrap_err();
     let Error::ArgumentMismatch { index, expected, found, .. } = error else { panic!("{error}") };
@@ -126,7 +126,7 @@ fn execs(
     let made = |make: &dyn Fn(&KernelLaunch<'_>) -> GraphExec| {
         let buffer = DeviceBuffer::from_slice(stream, &[1.0_f32; 4]).unwrap();
         let arguments = arguments(&buffer);
-        let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(&function, geometry, &arguments);
         (make(&launch), buffer.address(), Arc::downgrade(&buffer.owner()))
     };
     let captured = |launch: &KernelLaunch<'_>| {
@@ -217,7 +217,7 @@ fn memory_dropped_after_an_eager_launch_is_not_reused_before_it() {
     for round in 0..20 {
         let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 8]).unwrap();
         let arguments = KernelArguments::new().buffer(&buffer).u32(8).f32(2.0);
-        let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(&function, geometry, &arguments);
         // SAFETY: the arguments match the function, and freeing the buffer waits for the launch.
         unsafe { stream.launch(&launch) }.unwrap();
         drop((buffer, arguments));

@@ -17,7 +17,7 @@ fn a_capture_runs_nothing_and_its_graph_runs_the_work_repeatedly() {
     let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 64]).unwrap();
     let arguments = KernelArguments::new().buffer(&buffer).u32(64).f32(3.0);
     let geometry = LaunchGeometry::linear(1, 64);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     let graph = stream
         .capture(CaptureMode::default(), |capturing| {
             // SAFETY: the arguments match the function; the graph keeps the buffer.

@@ -77,7 +77,7 @@ fn capture_while(context: &Context, outcome: &mut Outcome, more: impl Fn() -> bo
     let buffer = DeviceBuffer::<f32>::zeroed(context, 8).unwrap();
     let arguments = KernelArguments::new().address(buffer.address()).u32(8).f32(2.0);
     let geometry = LaunchGeometry::linear(1, 32);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // At least one capture, even if the other thread delays it.
     while outcome.captures == 0 || more() {
         outcome.captures += 1;

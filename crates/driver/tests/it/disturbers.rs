@@ -98,7 +98,7 @@ fn modules(d: &Disturber) {
     let function = load(&d.device.context, &ptx, "scale");
     let arguments = KernelArguments::new().address(d.buffer.address()).u32(8).f32(1.0);
     let geometry = LaunchGeometry::linear(1, 32);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: the arguments match the function, and the buffer outlives the wait.
     unsafe { d.device.stream.launch(&launch) }.unwrap();
     d.device.stream.synchronize().unwrap();

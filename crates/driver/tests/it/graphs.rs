@@ -31,7 +31,7 @@ fn nodes_run_in_the_order_of_the_edges() {
     let target = DeviceBuffer::<f32>::zeroed(&context, 4).unwrap();
     let arguments = KernelArguments::new().address(target.address()).u32(4).f32(10.0);
     let geometry = LaunchGeometry::linear(1, 32);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     let copy = MemcpyParams { dst: target.address(), src: source.address(), bytes: 16 };
 
     let mut graph = Graph::new(&context).unwrap();
@@ -142,7 +142,7 @@ fn parameters_can_be_read_back_and_set() {
     let geometry = LaunchGeometry::linear(2, 32);
     let arguments = |by: f32| KernelArguments::new().address(buffer.address()).u32(4).f32(by);
     let (by_two, by_three) = (arguments(2.0), arguments(3.0));
-    let double = KernelLaunch { function: &function, geometry, arguments: &by_two };
+    let double = KernelLaunch::new(&function, geometry, &by_two);
     let triple = KernelLaunch { arguments: &by_three, ..double };
 
     let mut graph = Graph::new(&context).unwrap();

@@ -19,7 +19,7 @@ fn a_lost_capture_refuses_work_of_its_thread_on_every_stream() {
     let at = buffer.address();
     let arguments = KernelArguments::new().address(at).u32(8).f32(2.0);
     let geometry = LaunchGeometry::linear(1, 32);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     let mut host = [7_u32; 8];
     let error = stream.capture(CaptureMode::ThreadLocal, |capturing| {
         end_elsewhere(capturing).unwrap_err();

@@ -13,7 +13,7 @@ fn fault(device: &Device) -> Error {
     let function = load(&device.context, STORE, "store");
     let arguments = KernelArguments::new().address(0x10);
     let geometry = LaunchGeometry::linear(1, 1);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: only the context is lost, which these tests are about.
     unsafe { device.stream.launch(&launch) }.unwrap();
     device.stream.synchronize().unwrap_err()

@@ -1,6 +1,7 @@
 //! Tests of the driver crate, on the simulated driver or on a GPU: see `device`.
 
 mod arguments;
+mod attributes;
 mod broken_captures;
 mod buffers;
 mod captured_streams;

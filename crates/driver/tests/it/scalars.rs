@@ -68,11 +68,7 @@ fn a_graph_keeps_the_memory_of_a_dropped_scalar() {
     let scalar = DeviceScalar::new(&stream, 3.0_f32).unwrap();
     let view = scalar.buffer().clone();
     let arguments = KernelArguments::new().buffer(scalar.buffer()).u32(1).f32(2.0);
-    let launch = KernelLaunch {
-        function: &function,
-        geometry: LaunchGeometry::linear(1, 32),
-        arguments: &arguments,
-    };
+    let launch = KernelLaunch::new(&function, LaunchGeometry::linear(1, 32), &arguments);
     let graph = stream
         .capture(CaptureMode::ThreadLocal, |capturing| {
             // SAFETY: the arguments match the function; the graph keeps the scalar.

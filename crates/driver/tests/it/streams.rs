@@ -15,7 +15,7 @@ fn double(stream: &Stream, buffer: &DeviceBuffer<f32>, times: usize) {
     let arguments =
         KernelArguments::new().address(buffer.address()).u32(buffer.len() as u32).f32(2.0);
     let geometry = LaunchGeometry::linear(buffer.len().div_ceil(128) as u32, 128);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     for _ in 0..times {
         // SAFETY: the arguments match the function, for a buffer that outlives the caller's
         // wait; the module is unloaded after a wait.

@@ -10,10 +10,10 @@ assert_threads! {
         CallError, CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Context,
         DeviceBuffer<f32>, DeviceIndex, DeviceInfo, DeviceScalar<f32>, Driver, DriverVersion, Error,
         Event, FirstFailure, Function, GraphExec, GraphReport, KernelArguments,
-        KernelLaunch<'static>, KernelTime, LaunchGeometry, LoadError, MemcpyParams, MemoryPool,
-        MemsetParams, Module, Node, NodeKind, OperationTime, Origin, Owner, PhaseTime,
-        PinnedBuffer<f32>, PoolSeal, PoolUse, Profile, Result<u8>, Stream, TensorMap,
-        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome,
+        KernelLaunch<'static>, KernelTime, LaunchAttributes, LaunchGeometry, LoadError,
+        MemcpyParams, MemoryPool, MemsetParams, Module, Node, NodeKind, OperationTime, Origin,
+        Owner, PhaseTime, PinnedBuffer<f32>, PoolSeal, PoolUse, Profile, Result<u8>, Stream,
+        TensorMap, TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome,
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }

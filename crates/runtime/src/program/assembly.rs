@@ -139,7 +139,7 @@ pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result
 fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
-            let launch = KernelLaunch { function, geometry: *geometry, arguments };
+            let launch = KernelLaunch::new(function, *geometry, arguments);
             // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
             // lengths and the pass its slices; the graph keeps the buffers alive, and edges order
             // conflicting operations.

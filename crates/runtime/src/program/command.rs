@@ -32,7 +32,7 @@ impl Command {
     pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         match self {
             Self::Launch { function, geometry, arguments } => {
-                let launch = KernelLaunch { function, geometry: *geometry, arguments };
+                let launch = KernelLaunch::new(function, *geometry, arguments);
                 // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
                 // lengths, the pass its slices, and the caller upholds the rest.
                 unsafe { stream.launch(&launch) }

@@ -133,7 +133,7 @@ impl Program {
 fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
-            let launch = KernelLaunch { function, geometry: *geometry, arguments };
+            let launch = KernelLaunch::new(function, *geometry, arguments);
             // SAFETY: the program keeps the template and the buffers alive, the launch differs from
             // the node's only in addresses of buffers of the same size, and edges order
             // conflicting operations: no two buffers share written memory.

@@ -30,7 +30,7 @@ fn everything_is_handed_back() {
         let buffer = DeviceBuffer::from_slice(&device.stream, &[1.0_f32; 64]).unwrap();
         let arguments = KernelArguments::new().address(buffer.address()).u32(64).f32(2.0);
         let geometry = LaunchGeometry::linear(1, 64);
-        let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(&function, geometry, &arguments);
         let graph = device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
             capturing.keep(buffer.owner());
             drop(modules);

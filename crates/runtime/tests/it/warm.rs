@@ -128,7 +128,7 @@ fn a_function_keeps_its_module_loaded() {
     let buffer = DeviceBuffer::from_slice(&device.stream, &[1.5_f32; 4]).unwrap();
     let arguments = KernelArguments::new().address(buffer.address()).u32(4).f32(2.0);
     let geometry = LaunchGeometry::linear(1, 32);
-    let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+    let launch = KernelLaunch::new(&function, geometry, &arguments);
     // SAFETY: the arguments match the function, for a live buffer.
     unsafe { device.stream.launch(&launch) }.unwrap();
     assert_eq!(buffer.download(&device.stream).unwrap(), [3.0; 4]);
@@ -143,7 +143,7 @@ fn arguments_that_do_not_fit_are_refused_before_the_launch() {
     }
     let refused = |arguments: KernelArguments| {
         let geometry = LaunchGeometry::linear(1, 32);
-        let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
+        let launch = KernelLaunch::new(&function, geometry, &arguments);
         // SAFETY: nothing is launched, since the arguments do not fit.
         unsafe { device.stream.launch(&launch) }.unwrap_err()
     };

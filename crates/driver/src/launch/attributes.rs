@@ -1,0 +1,95 @@
+//! Launch attributes.
+
+use retrograph_driver_sys::{
+    CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUlaunchAttributeValue_clusterDim,
+};
+
+/// How blocks are scheduled, beyond grid and block. Without attributes, blocks run independently.
+///
+/// ```
+/// use retrograph_driver::LaunchAttributes;
+///
+/// // Pairs of blocks that share their shared memory, of which a multiprocessor gets the most.
+/// let attributes = LaunchAttributes::new().cluster([2, 1, 1]).shared_carveout(100);
+/// assert_ne!(attributes, LaunchAttributes::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchAttributes {
+    cluster: Option<[u32; 3]>,
+    is_cooperative: bool,
+    shared_carveout: Option<u32>,
+}
+
+impl LaunchAttributes {
+    /// No attributes.
+    pub const fn new() -> Self {
+        Self { cluster: None, is_cooperative: false, shared_carveout: None }
+    }
+
+    /// Sets the size of a thread block cluster in x, y, z. It must divide the grid. Devices of
+    /// compute capability 9.0 and newer have clusters. Every such device accepts up to 8 blocks;
+    /// [`Function::allow_non_portable_clusters`](crate::Function::allow_non_portable_clusters)
+    /// permits more.
+    pub const fn cluster(mut self, blocks: [u32; 3]) -> Self {
+        self.cluster = Some(blocks);
+        self
+    }
+
+    /// Makes the launch cooperative: all blocks are resident at once, so that they can wait for
+    /// each other. The driver refuses a grid that does not fit on the device.
+    pub const fn cooperative(mut self) -> Self {
+        self.is_cooperative = true;
+        self
+    }
+
+    /// Sets the preferred part of the L1 cache that serves as shared memory, in percent of the most
+    /// shared memory of a multiprocessor. This is a hint.
+    ///
+    /// CUDA 12.5 introduced the attribute; older drivers refuse the launch. CUDA documents it for
+    /// launches but not for graph nodes, so a driver may refuse it in
+    /// [`Graph::add_kernel`](crate::Graph::add_kernel).
+    /// [`Function::set_shared_carveout`](crate::Function::set_shared_carveout) works with every
+    /// driver.
+    pub const fn shared_carveout(mut self, percent: u32) -> Self {
+        self.shared_carveout = Some(percent);
+        self
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::new()
+    }
+
+    /// The attributes that nodes report, without the preferred carve-out.
+    pub(crate) fn of_nodes(self) -> Self {
+        Self { shared_carveout: None, ..self }
+    }
+
+    /// The attributes as the driver expects them.
+    pub(crate) fn raw(&self) -> Vec<CUlaunchAttribute> {
+        use CUlaunchAttributeID as Id;
+        let [x, y, z] = self.cluster.unwrap_or_default();
+        let cluster = CUlaunchAttributeValue_clusterDim { x, y, z };
+        let carveout = self.shared_carveout.unwrap_or_default();
+        let all = [
+            (
+                self.cluster.is_some(),
+                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                CUlaunchAttributeValue { clusterDim: cluster },
+            ),
+            (
+                self.is_cooperative,
+                Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                CUlaunchAttributeValue { cooperative: 1 },
+            ),
+            (
+                self.shared_carveout.is_some(),
+                Id::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                CUlaunchAttributeValue { sharedMemCarveout: carveout },
+            ),
+        ];
+        let given = all.into_iter().filter(|(is_set, ..)| *is_set);
+        given.map(|(_, id, value)| CUlaunchAttribute { id, value, ..Default::default() }).collect()
+    }
+}
