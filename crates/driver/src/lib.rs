@@ -1,8 +1,9 @@
 //! A safe layer over the CUDA driver API: contexts, streams, device memory, modules, graphs and
 //! stream capture.
 //!
-//! Bring your own PTX or cubins. Nothing is linked: the driver library is loaded at run time. With
-//! the feature `sim`, the same code runs on a simulated driver that executes PTX without a GPU.
+//! Bring your own PTX, cubins or fatbins. Nothing is linked: the driver library is loaded at run
+//! time. With the feature `sim`, the same code runs on a simulated driver that executes PTX without
+//! a GPU.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {

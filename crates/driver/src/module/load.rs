@@ -55,14 +55,16 @@ impl Module {
         unsafe { load(context, text.as_ptr()) }
     }
 
-    /// Loads compiled code: a cubin, or the result of [`compile_ptx`](super::compile_ptx). Its
-    /// length is checked first.
+    /// Loads compiled code: a cubin, the result of [`compile_ptx`](super::compile_ptx), or a
+    /// fatbin, of which the driver picks the code for the device. Its length is checked first. A
+    /// fatbin begins with its header, `0xba55ed50`; the structure with a pointer to it, which nvcc
+    /// puts into objects, is not accepted.
     ///
     /// # Errors
     /// As [`Module::load_ptx`].
     pub fn load_code(context: &Context, code: &[u8]) -> Result<Self, LoadError> {
         check_code(context, code).map_err(bad_code)?;
-        // SAFETY: the code is a complete file of machine code, or zero-terminated text.
+        // SAFETY: the code is a complete cubin or fatbin, or zero-terminated text.
         unsafe { load(context, code.as_ptr().cast()) }
     }
 }

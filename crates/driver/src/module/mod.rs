@@ -1,4 +1,4 @@
-//! Modules and functions: PTX and machine code, compiled and loaded.
+//! Modules and functions: PTX, cubins and fatbins, compiled and loaded.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {

@@ -1,13 +1,15 @@
 //! Launch attributes: on launches, captured launches and kernel nodes.
 
+use std::sync::Arc;
+
 use retrograph_driver::{
     CaptureMode, DeviceBuffer, DriverVersion, Error, Function, Graph, KernelArguments,
     KernelLaunch, LaunchAttributes, LaunchGeometry,
 };
-use retrograph_driver_sim::Config;
+use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::CUresult;
 
-use crate::device::{Device, device, device_of, simulated};
+use crate::device::{Device, device, device_of, driver_of};
 use crate::ptx::{SCALE, load};
 
 /// Stores for each block the size of its cluster, times 100, and its rank there.
@@ -244,15 +246,14 @@ fn a_copied_graph_has_the_attributes() {
 
 #[test]
 fn a_node_whose_attribute_is_refused_is_not_in_the_graph() {
-    let driver = simulated(Config::default());
-    let Device { context, .. } = device_of(&driver);
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let Device { context, .. } = device_of(&driver_of(&simulator).unwrap());
     let function = load(&context, MEET, "meet");
     let arguments = KernelArguments::new().address(0).u32(1);
     let launch = KernelLaunch::new(&function, LaunchGeometry::linear(1, 1), &arguments)
         .with(LaunchAttributes::new().cooperative());
     let mut graph = Graph::new(&context).unwrap();
     let code = CUresult::CUDA_ERROR_INVALID_VALUE;
-    let simulator = driver.simulator().unwrap();
     simulator.fail("cuGraphKernelNodeSetAttribute", 1, code).unwrap();
     // SAFETY: the graph is not launched.
     let error = unsafe { graph.add_kernel(&launch, &[]) }.unwrap_err();

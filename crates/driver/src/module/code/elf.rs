@@ -1,47 +1,13 @@
-//! Checks on compiled images before they reach the driver.
-//!
-//! The driver does not get the length of an image, so it would read past the end of a truncated
-//! one.
+//! Cubins, which are ELF files.
 
-use crate::context::Context;
+use super::bytes::Bytes;
+use super::error::CodeError;
 
-/// The first bytes of machine code.
-const ELF: &[u8] = b"\x7fELF";
+/// The first bytes.
+pub(super) const MAGIC: &[u8] = b"\x7fELF";
 /// The ELF class for 64-bit addresses, and the ELF machine number of CUDA devices.
 const ELF_CLASS_64: u8 = 2;
 const MACHINE_CUDA: u16 = 190;
-
-/// Compiled code that was not passed to the driver.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CodeError {
-    /// A simulated driver cannot execute machine code.
-    #[error("it is machine code, but a simulated driver only executes PTX")]
-    Simulated,
-    /// The code is neither machine code nor, for a simulated driver, text.
-    #[error("it is not machine code for CUDA devices")]
-    NoCode,
-    /// The code is shorter than its header requires.
-    #[error("it has {found} bytes, but its header requires {needed}")]
-    Truncated {
-        /// Its length in bytes.
-        found: usize,
-        /// The length according to its header.
-        needed: u64,
-    },
-}
-
-/// Checks that `code` is complete and of the kind that the driver of `context` executes: machine
-/// code, or zero-terminated text for a simulated driver.
-pub(super) fn check_code(context: &Context, code: &[u8]) -> Result<(), CodeError> {
-    let is_machine_code = code.starts_with(ELF);
-    match (is_machine_code, context.driver().is_simulated()) {
-        (true, true) => Err(CodeError::Simulated),
-        (true, false) => check_elf(code),
-        (false, true) if code.last() == Some(&0) => Ok(()),
-        (false, _) => Err(CodeError::NoCode),
-    }
-}
 
 /// Where an ELF file describes one of its two tables, and where an entry of that table describes
 /// its bytes in the file.
@@ -93,18 +59,8 @@ const TABLES: [ElfTable; 2] = [
 
 /// Checks that an ELF file has its section and program headers, and the bytes of each section and
 /// segment.
-fn check_elf(code: &[u8]) -> Result<(), CodeError> {
-    let found = code.len();
-    // A sum that overflows saturates, and no file is so long.
-    let require = |start: u64, size: u64| {
-        let needed = start.saturating_add(size);
-        if needed > found as u64 { Err(CodeError::Truncated { found, needed }) } else { Ok(()) }
-    };
-    let number = |at: u64, size: u64| -> Result<u64, CodeError> {
-        require(at, size)?;
-        let bytes = &code[at as usize..(at + size) as usize];
-        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    };
+pub(super) fn check(code: Bytes<'_>) -> Result<(), CodeError> {
+    let number = |at, size| code.number(at, size);
     if number(4, 1)? != u64::from(ELF_CLASS_64) || number(18, 2)? != u64::from(MACHINE_CUDA) {
         return Err(CodeError::NoCode);
     }
@@ -114,10 +70,10 @@ fn check_elf(code: &[u8]) -> Result<(), CodeError> {
         if count > 0 && entry_size < table.least_entry_size {
             return Err(CodeError::NoCode);
         }
-        require(start, entry_size * count)?;
+        code.require(start, entry_size * count)?;
         for entry in (0..count).map(|entry| start + entry * entry_size) {
             if Some(number(entry + table.kind, 4)?) != table.nobits {
-                require(
+                code.require(
                     number(entry + table.data_offset, 8)?,
                     number(entry + table.data_size, 8)?,
                 )?;
@@ -130,6 +86,10 @@ fn check_elf(code: &[u8]) -> Result<(), CodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check_elf(code: &[u8]) -> Result<(), CodeError> {
+        check(Bytes(code))
+    }
 
     const SECTIONS: usize = 64;
     const SEGMENT: usize = SECTIONS + 2 * 64;
@@ -154,7 +114,7 @@ mod tests {
         for (at, value) in [(8, DATA - 1), (32, 16 + 8 + 1)] {
             put(SEGMENT + at, value);
         }
-        code[..4].copy_from_slice(ELF);
+        code[..4].copy_from_slice(MAGIC);
         code
     }
 
