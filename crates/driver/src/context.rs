@@ -1,9 +1,11 @@
-//! Contexts: the retained primary context of one device, and its loss.
+//! Contexts: the retained primary context of a device, or a borrowed one, and its loss.
 //!
-//! [`Context`] retains the device's primary context, so libraries that use the CUDA runtime API
-//! share it. Every entry point of this crate makes the context current on the calling thread, so
-//! threads need no preparation. The current context is not cached, because another library may
-//! change it and setting it again is cheap.
+//! [`Context::new`] retains the device's primary context, so libraries that use the CUDA runtime
+//! API share it. [`Context::from_raw`] borrows a context that another library made.
+//!
+//! Every entry point of this crate makes the context current on the calling thread, so threads need
+//! no preparation. The current context is not cached, because another library may change it and
+//! setting it again is cheap.
 //!
 //! # Lost contexts
 //!
@@ -11,7 +13,7 @@
 //! returns that code. The first such error is recorded, and every later operation fails with
 //! [`Error::ContextLost`] and that cause without calling the driver.
 
-mod primary;
+mod inner;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,18 +23,19 @@ use retrograph_driver_sys::{
 };
 use retrograph_ptx::SmTarget;
 
-use self::primary::Inner;
+use self::inner::Inner;
 use crate::call::CallError;
 use crate::capture::window::{self, OpenCapture};
 use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::hot_path::PreparedCalls;
-use crate::live::LiveContexts;
+use crate::live::{LiveContexts, Which};
 use crate::nvtx;
+use crate::owner::Owner;
 use crate::release::Releases;
 
-/// A retained primary context. Clones share it.
+/// A retained primary context, or a borrowed context. Clones share it.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -51,8 +54,69 @@ impl Context {
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
         // The first range loads the NVTX library, which takes a millisecond.
         let _range = nvtx::range(c"retrograph: open context");
-        let make = |releases| Inner::new(driver, index, releases);
-        Ok(Self { inner: LIVE.find_or_make(driver, index, make)? })
+        let make = |releases| Inner::primary(driver, index, releases);
+        Ok(Self { inner: LIVE.find_or_make(driver, Which::Primary(index), make)? })
+    }
+
+    /// Borrows a context that somebody else made, for example by `cuCtxCreate`. It is not destroyed
+    /// here: the context and all objects in it hold `owner`, and the last of them drops it. Makes
+    /// the context current on this thread.
+    ///
+    /// The same handle gives the same context while that lives, so all users share its captures and
+    /// faults; `owner` is then dropped. So is the owner of a primary context, for which this
+    /// returns [`Context::new`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use std::sync::Arc;
+    ///
+    /// use retrograph_driver::{Context, DeviceBuffer, Driver, Stream, sys};
+    ///
+    /// /// A context of another library.
+    /// struct Theirs(Driver, sys::CUcontext);
+    ///
+    /// impl Drop for Theirs {
+    ///     fn drop(&mut self) {
+    ///         // SAFETY: nothing in the context is in use.
+    ///         unsafe { (self.0.table().cuCtxDestroy_v2)(self.1) }.ok().unwrap();
+    ///     }
+    /// }
+    ///
+    /// let driver = Driver::simulated(Default::default())?;
+    /// let mut raw = sys::CUcontext::NULL;
+    /// // SAFETY: the out pointer is valid.
+    /// unsafe { (driver.table().cuCtxCreate_v2)(&mut raw, 0, 0) }.ok().unwrap();
+    /// let theirs = Arc::new(Theirs(driver.clone(), raw));
+    /// // SAFETY: the owner destroys the context when it is dropped.
+    /// let context = unsafe { Context::from_raw(&driver, raw, theirs) }?;
+    /// let stream = Stream::new(&context)?;
+    /// let buffer = DeviceBuffer::from_slice(&stream, &[1_u32, 2])?;
+    /// assert_eq!(buffer.download(&stream)?, [1, 2]);
+    /// # }
+    /// # Ok::<(), retrograph_driver::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// `raw` must be a valid context of `driver` until `owner` is dropped.
+    ///
+    /// # Errors
+    /// [`Error::RefusedDuringCapture`] if this thread captures and no context of the handle lives,
+    /// or a failed driver call.
+    pub unsafe fn from_raw(driver: &Driver, raw: CUcontext, owner: Owner) -> Result<Self> {
+        if let Some(inner) = LIVE.find(driver, Which::Borrowed(raw)) {
+            return Ok(Self { inner });
+        }
+        // SAFETY: the caller promises that the context is valid.
+        let index = unsafe { driver.device_of(raw) }?;
+        if driver.has_primary(index)? {
+            let primary = Self::new(driver, index)?;
+            if primary.raw() == raw {
+                return Ok(primary);
+            }
+        }
+        // SAFETY: as above, until the owner is dropped.
+        let make = |releases| unsafe { Inner::borrowed(driver, index, raw, releases, owner) };
+        Ok(Self { inner: LIVE.find_or_make(driver, Which::Borrowed(raw), make)? })
     }
 
     /// The driver.

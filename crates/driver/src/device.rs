@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use retrograph_driver_sys::{CUdevice, CUdevice_attribute};
+use retrograph_driver_sys::{CUcontext, CUdevice, CUdevice_attribute};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -48,6 +48,35 @@ impl Driver {
         // SAFETY: the index is below the count, and the out pointer is valid.
         unsafe { call!(self, cuDeviceGet(&mut device, index.0 as c_int)) }?;
         Ok(device)
+    }
+
+    /// The device of a context, which becomes current.
+    ///
+    /// # Safety
+    /// The context must be valid.
+    pub(crate) unsafe fn device_of(&self, raw: CUcontext) -> Result<DeviceIndex> {
+        let mut device = CUdevice::default();
+        // SAFETY: the caller promises that the context is valid, and the out pointer is.
+        unsafe {
+            call!(self, cuCtxSetCurrent(raw))?;
+            call!(self, cuCtxGetDevice(&mut device))?;
+        }
+        let count = self.device_count()?;
+        for index in (0..count).map(DeviceIndex) {
+            if self.device(index)? == device {
+                return Ok(index);
+            }
+        }
+        // Not reached: the context belongs to a device that the driver sees.
+        Err(Error::NoSuchDevice { index: device.cast_unsigned(), count })
+    }
+
+    /// Whether the primary context of a device exists.
+    pub(crate) fn has_primary(&self, index: DeviceIndex) -> Result<bool> {
+        let (device, mut flags, mut active) = (self.device(index)?, 0, 0);
+        // SAFETY: the device comes from this driver, and both out pointers are valid.
+        unsafe { call!(self, cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)) }?;
+        Ok(active != 0)
     }
 
     /// Facts that need no context; `free_bytes` is 0.

@@ -1,5 +1,5 @@
-//! The live primary contexts of the process: one per device, even if its driver was loaded several
-//! times.
+//! The live contexts of the process: one per primary context of a device, even if its driver was
+//! loaded several times, and one per borrowed context.
 //!
 //! Every load of the driver library returns the same functions, and every retain of a device
 //! returns the same primary context. Waiting for that context or freeing memory in it breaks the
@@ -9,25 +9,35 @@
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use retrograph_driver_sys::CUcontext;
 
 use crate::device::DeviceIndex;
 use crate::driver::Driver;
 use crate::error::Result;
 
-/// Identifies a primary context within the process: the driver functions and the device.
+/// A context of a driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The primary context of a device.
+    Primary(DeviceIndex),
+    /// A context that somebody else made.
+    Borrowed(CUcontext),
+}
+
+/// Identifies a context within the process: the driver functions and the context.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     retain: usize,
     make_current: usize,
-    device: DeviceIndex,
+    which: Which,
 }
 
 impl Key {
-    fn new(driver: &Driver, device: DeviceIndex) -> Self {
+    fn new(driver: &Driver, which: Which) -> Self {
         let table = driver.table();
         let retain = table.cuDevicePrimaryCtxRetain as *const () as usize;
         let make_current = table.cuCtxSetCurrent as *const () as usize;
-        Self { retain, make_current, device }
+        Self { retain, make_current, which }
     }
 }
 
@@ -38,7 +48,15 @@ struct Entry<C, S> {
     shared: Arc<S>,
 }
 
-/// Live contexts of type `C`, each with shared state of type `S`. One entry per device ever used.
+impl<C, S> Entry<C, S> {
+    /// Whether the context has ended, and nothing of it is left to be done. The next borrowed
+    /// context may have the same handle.
+    fn has_ended(&self) -> bool {
+        self.context.strong_count() == 0 && Arc::strong_count(&self.shared) == 1
+    }
+}
+
+/// Live contexts of type `C`, each with shared state of type `S`.
 pub(crate) struct LiveContexts<C, S> {
     entries: Mutex<Vec<Entry<C, S>>>,
 }
@@ -48,15 +66,23 @@ impl<C, S: Default> LiveContexts<C, S> {
         Self { entries: Mutex::new(Vec::new()) }
     }
 
-    /// Returns the live context of a device, or the one that `make` returns.
+    /// Returns the live context, if there is one.
+    pub(crate) fn find(&self, driver: &Driver, which: Which) -> Option<Arc<C>> {
+        let key = Key::new(driver, which);
+        let entries = self.entries.lock();
+        entries.iter().find(|entry| entry.key == key)?.context.upgrade()
+    }
+
+    /// Returns the live context, or the one that `make` returns.
     pub(crate) fn find_or_make(
         &self,
         driver: &Driver,
-        device: DeviceIndex,
+        which: Which,
         make: impl FnOnce(Arc<S>) -> Result<C>,
     ) -> Result<Arc<C>> {
-        let key = Key::new(driver, device);
+        let key = Key::new(driver, which);
         let mut entries = self.entries.lock();
+        entries.retain(|entry| !entry.has_ended());
         let known = entries.iter_mut().find(|entry| entry.key == key);
         if let Some(context) = known.as_ref().and_then(|entry| entry.context.upgrade()) {
             return Ok(context);

@@ -38,7 +38,7 @@ impl Release {
     }
 }
 
-/// Captures in progress and queued releases of a device, shared by its contexts.
+/// Captures in progress and queued releases of a context, shared by its users.
 pub(crate) type Releases = CaptureLock<Release>;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 
 use super::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The captures in progress in the primary context of a device, on any thread, and the deferred
+/// The captures in progress in a context, on any thread, and the deferred
 /// actions of type `A`.
 pub(crate) struct CaptureLock<A> {
     state: Mutex<State<A>>,

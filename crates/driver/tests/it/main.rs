@@ -2,6 +2,7 @@
 
 mod arguments;
 mod attributes;
+mod borrowed_contexts;
 mod broken_captures;
 mod buffers;
 mod captured_streams;
