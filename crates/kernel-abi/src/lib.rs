@@ -10,6 +10,10 @@
 //! does not exist, do not compile. A [`Signature`] joins the list with the image and the entry
 //! points.
 //!
+//! The values of a launch are [`Argument`]s, which name buffers by [`View`]s and declare how the
+//! kernel accesses them. They do not depend on any kernel, so the arguments of your own kernels
+//! have the same types. [`ArgumentTypes`] makes them from a parameter struct.
+//!
 //! ```
 //! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
 //!
@@ -23,6 +27,7 @@
 //! assert_eq!((ROPE.image, ROPE.entry(), ROPE.parameters[8].name), ("rope", "rope", "cos"));
 //! ```
 
+mod argument;
 pub mod attention;
 mod dtype;
 pub mod elementwise;
@@ -35,15 +40,20 @@ pub mod nf4;
 pub mod norm;
 pub mod optimizer;
 mod parameters;
+mod pointer;
 pub mod rope;
 pub mod sampling;
 mod signature;
+mod view;
 
+pub use argument::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
 pub use dtype::DType;
 pub use parameters::{
     Any, Arguments, Bf16, Declare, F16, Flags, Parameter, ParameterKind, ParameterTypes,
 };
+pub use pointer::{ArgumentTypes, Pointer};
 pub use signature::{RowKernel, Signature};
+pub use view::{Element, View};
 
 /// The README's example is a test.
 #[cfg(doctest)]

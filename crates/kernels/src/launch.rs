@@ -3,14 +3,12 @@
 //! [`Launch::dispatch`] derives entry point, grid, block and shared memory from the SM target. A
 //! pass can be described, counted and planned without a device.
 
-mod argument;
-mod pointer;
-
 use retrograph_kernel_abi::{Parameter, Signature};
 use retrograph_ptx::SmTarget;
 
-pub use self::argument::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
-pub(crate) use self::pointer::{ArgumentTypes, Pointer};
+pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
+pub(crate) use retrograph_kernel_abi::{ArgumentTypes, Pointer};
+
 use crate::problem::Problem;
 
 /// Entry point and geometry of a launch on an SM target.

@@ -52,7 +52,11 @@ pub mod rope;
 pub mod sampling;
 pub mod tensor;
 mod tensor_list;
-pub mod view;
+
+/// Typed views of buffers, generic over the buffer type.
+pub mod view {
+    pub use retrograph_kernel_abi::{Element, View};
+}
 
 pub use error::{FoundSizes, KernelError};
 pub use launch::{

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::DType;
+use crate::{Bf16, DType, F16};
 
 /// A type that kernels read and write.
 pub trait Element: bytemuck::Pod {
@@ -23,11 +23,11 @@ impl Element for f64 {
 }
 impl Element for half::bf16 {
     const DTYPE: DType = DType::Bf16;
-    type Parameter = retrograph_kernel_abi::Bf16;
+    type Parameter = Bf16;
 }
 impl Element for half::f16 {
     const DTYPE: DType = DType::F16;
-    type Parameter = retrograph_kernel_abi::F16;
+    type Parameter = F16;
 }
 impl Element for u8 {
     const DTYPE: DType = DType::U8;
@@ -103,7 +103,7 @@ impl<B: Copy, T: Element> View<B, T> {
 
     /// Whether the view starts at a multiple of `bytes`, at most 16, in its buffer. Buffers
     /// themselves start at multiples of 16.
-    pub(crate) fn is_aligned(self, bytes: usize) -> bool {
+    pub fn is_aligned(self, bytes: usize) -> bool {
         self.byte_range().start.is_multiple_of(bytes)
     }
 

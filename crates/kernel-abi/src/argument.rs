@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::DType;
-use crate::view::{Element, View};
+use crate::{DType, Element, View};
 
 /// How a launch accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

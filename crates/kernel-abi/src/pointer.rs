@@ -2,13 +2,12 @@
 
 use std::marker::PhantomData;
 
-use retrograph_kernel_abi::{Any, Arguments, Flags, ParameterTypes};
-
-use super::argument::{Access, Argument, Cell, TensorMapArgument};
-use crate::view::{Element, View};
+use crate::{
+    Access, Any, Argument, Arguments, Cell, Element, Flags, ParameterTypes, TensorMapArgument, View,
+};
 
 /// A pointer parameter in a launch, to elements of type `E`.
-pub(crate) struct Pointer<B, E>(Argument<B>, PhantomData<fn() -> E>);
+pub struct Pointer<B, E>(Argument<B>, PhantomData<fn() -> E>);
 
 impl<B, E> Pointer<B, E> {
     fn new(argument: Argument<B>) -> Self {
@@ -16,49 +15,49 @@ impl<B, E> Pointer<B, E> {
     }
 
     /// The null pointer: an optional operand that is absent.
-    pub(crate) fn null() -> Self {
+    pub fn null() -> Self {
         Self::new(Argument::Null)
     }
 
     /// The same pointer for a parameter that takes elements of any type.
-    pub(crate) fn any(self) -> Pointer<B, Any> {
+    pub fn any(self) -> Pointer<B, Any> {
         Pointer::new(self.0)
     }
 }
 
 impl<B: Copy, E> Pointer<B, E> {
     /// A view that is only read.
-    pub(crate) fn read<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+    pub fn read<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
         Self::new(Argument::read(view))
     }
 
     /// A view that is overwritten completely.
-    pub(crate) fn write<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+    pub fn write<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
         Self::new(Argument::write(view))
     }
 
     /// A view that is updated in place.
-    pub(crate) fn update<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
+    pub fn update<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
         Self::new(Argument::update(view))
     }
 
     /// A view that is updated if `accumulate` is set, and overwritten completely if not.
-    pub(crate) fn output<T: Element<Parameter = E>>(view: View<B, T>, accumulate: bool) -> Self {
+    pub fn output<T: Element<Parameter = E>>(view: View<B, T>, accumulate: bool) -> Self {
         if accumulate { Self::update(view) } else { Self::write(view) }
     }
 
     /// An optional view that is only read.
-    pub(crate) fn read_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
+    pub fn read_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
         view.map_or(Self::null(), Self::read)
     }
 
     /// An optional view that is overwritten completely.
-    pub(crate) fn write_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
+    pub fn write_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
         view.map_or(Self::null(), Self::write)
     }
 
     /// The same pointer with an empty range.
-    pub(crate) fn without_access(mut self) -> Self {
+    pub fn without_access(mut self) -> Self {
         if let Argument::Buffer(argument) = &mut self.0 {
             argument.bytes.end = argument.bytes.start;
         }
@@ -66,7 +65,7 @@ impl<B: Copy, E> Pointer<B, E> {
     }
 
     /// The same pointer with [`Access::ReadBeforeWait`], if it is only read.
-    pub(crate) fn before_wait(mut self) -> Self {
+    pub fn before_wait(mut self) -> Self {
         if let Argument::Buffer(argument) = &mut self.0
             && argument.access == Access::Read
         {
@@ -78,13 +77,13 @@ impl<B: Copy, E> Pointer<B, E> {
 
 impl<B> Pointer<B, u64> {
     /// A table of cells.
-    pub(crate) fn table(cells: Vec<Cell<B>>) -> Self {
+    pub fn table(cells: Vec<Cell<B>>) -> Self {
         Self::new(Argument::Table(cells))
     }
 }
 
-/// The values of parameters in a launch, for the parameter structs of `retrograph-kernel-abi`.
-pub(crate) struct ArgumentTypes<B>(PhantomData<B>);
+/// The values of parameters in a launch: a parameter struct of these types is filled by a launch.
+pub struct ArgumentTypes<B>(PhantomData<B>);
 
 impl<B> ParameterTypes for ArgumentTypes<B> {
     type Pointer<E> = Pointer<B, E>;
