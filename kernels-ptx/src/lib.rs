@@ -69,7 +69,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::elementwise::DROPOUT.image, elementwise::dropout::module),
     (abi::embedding::EMBEDDING.image, embedding::lookup::module),
     (abi::embedding::EMBEDDING_BACKWARD.image, embedding::backward::module),
-    (abi::optimizer::FETCH_STEP_PARAMETERS.image, optimizer::fetch_step_parameters::module),
+    (abi::step_parameters::FETCH_STEP_PARAMETERS.image, abi::step_parameters::module),
     (abi::attention::FLASH_ATTENTION_BF16.forward.image, attention::forward_bf16),
     (abi::attention::FLASH_ATTENTION_BF16.grad_q.image, attention::backward_bf16),
     (abi::attention::FLASH_ATTENTION_BF16.prefill.image, attention::prefill_bf16),
@@ -116,7 +116,7 @@ pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
     let others = IMAGES.iter().map(|(name, build)| (*name, build(target)));
     let images = gemm.into_iter().chain(others);
     let mut images: Vec<_> =
-        images.map(|(name, module)| (name, primitives::pdl::insert_waits(module))).collect();
+        images.map(|(name, module)| (name, abi::pdl::insert_waits(module))).collect();
     images.sort_by_key(|(name, _)| *name);
     images
 }

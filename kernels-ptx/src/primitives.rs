@@ -10,7 +10,10 @@ pub(crate) mod input;
 pub(crate) mod mma;
 pub(crate) mod nf4;
 pub(crate) mod output;
-pub(crate) mod parameters;
+/// Parameter lists, declared in a kernel.
+pub(crate) mod parameters {
+    pub(crate) use retrograph_kernel_abi::{Declarations, FlagSet};
+}
 pub(crate) mod pdl;
 pub(crate) mod philox;
 pub(crate) mod prefetch;

@@ -28,7 +28,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("retrograph-ptx-exec", &["retrograph-ptx"]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx", "retrograph-ptx-exec"]),
     ("retrograph-sim", &["retrograph-driver-sim", "retrograph-driver-sys"]),
-    ("retrograph-kernel-abi", &[]),
+    ("retrograph-kernel-abi", &["retrograph-ptx"]),
     ("retrograph-kernels-ptx", &["retrograph-ptx", "retrograph-kernel-abi"]),
     (
         "retrograph-kernels",

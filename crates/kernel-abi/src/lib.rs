@@ -5,14 +5,14 @@
 //! of them once, in one module per family of kernels.
 //!
 //! The macro `parameters!` defines a parameter list as a struct. The source declares all its fields
-//! through [`Declare`]; the launch fills them and converts the struct through [`Arguments`]. Both
-//! therefore have the same list. A launch that omits a parameter, and a source that reads one that
-//! does not exist, do not compile. A [`Signature`] joins the list with the image and the entry
-//! points.
+//! through [`Declarations`]; the launch fills them with the values of [`ArgumentTypes`] and converts
+//! the struct. Both therefore have the same list. A launch that omits a parameter, and a source that
+//! reads one that does not exist, do not compile. A [`Signature`] joins the list with the image and
+//! the entry points.
 //!
 //! The values of a launch are [`Argument`]s, which name buffers by [`View`]s and declare how the
 //! kernel accesses them. They do not depend on any kernel, so the arguments of your own kernels
-//! have the same types. [`ArgumentTypes`] makes them from a parameter struct.
+//! have the same types.
 //!
 //! ```
 //! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
@@ -29,6 +29,7 @@
 
 mod argument;
 pub mod attention;
+mod declarations;
 mod dtype;
 pub mod elementwise;
 pub mod embedding;
@@ -40,13 +41,16 @@ pub mod nf4;
 pub mod norm;
 pub mod optimizer;
 mod parameters;
+pub mod pdl;
 mod pointer;
 pub mod rope;
 pub mod sampling;
 mod signature;
+pub mod step_parameters;
 mod view;
 
 pub use argument::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
+pub use declarations::{Declarations, FlagSet};
 pub use dtype::DType;
 pub use parameters::{
     Any, Arguments, Bf16, Declare, F16, Flags, Parameter, ParameterKind, ParameterTypes,

@@ -1,4 +1,4 @@
-//! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
+//! Gradient clipping, learning-rate schedule, and AdamW.
 //!
 //! Kernels over lists of tensors read a table in global memory. It has one row per chunk of a
 //! tensor, and one block per row. A row holds the address of each array, the number of elements,
@@ -176,42 +176,4 @@ pub const LR_SCHEDULE: Signature = Signature {
     image: "lr_schedule",
     parameters: LrScheduleParameters::<()>::LIST,
     entries: &["lr_schedule"],
-};
-
-parameters! {
-    /// The parameters of [`FETCH_STEP_PARAMETERS`].
-    pub struct FetchStepParametersParameters {
-        /// The ring in pinned host memory, read; its first word is written.
-        ring: pointer<u32>,
-        /// The parameters, written if there is a new slot.
-        block: pointer<u32>,
-        /// The count of fetched slots, updated.
-        taken: pointer<u32>,
-        /// Words from the start of a slot to the next.
-        slot_words: u32,
-        /// Vec4s of parameters.
-        vec4s: u32,
-        /// Number of slots, a power of two.
-        slots: u32,
-    }
-}
-
-/// The layout of the ring of [`FETCH_STEP_PARAMETERS`].
-pub mod ring {
-    /// Slots of a ring: a power of two.
-    pub const SLOTS: u32 = 16;
-    /// Words before the first slot: a cache line of the host.
-    pub const HEADER_WORDS: u32 = 16;
-    /// Words of a slot before its parameters.
-    pub const SLOT_HEADER_WORDS: u32 = 4;
-}
-
-/// The most threads of the one block of [`FETCH_STEP_PARAMETERS`].
-pub const FETCH_THREADS: u32 = 256;
-
-/// Fetches the parameters of a step.
-pub const FETCH_STEP_PARAMETERS: Signature = Signature {
-    image: "fetch_step_parameters",
-    parameters: FetchStepParametersParameters::<()>::LIST,
-    entries: &["fetch_step_parameters"],
 };

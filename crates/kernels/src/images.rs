@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use brotli_decompressor::Decompressor;
+pub use retrograph_kernel_abi::pdl::is_supported as supports_pdl;
 use retrograph_ptx::SmTarget;
 
 /// Bytes of the decompression buffer.
@@ -146,12 +147,4 @@ pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
     let place = SmTarget::GENERATED.iter().position(|generated| *generated == target);
     let row = DYNAMIC_SHARED.iter().find(|(name, _)| *name == entry);
     row.zip(place).map_or(0, |((_, bytes), place)| bytes[place])
-}
-
-/// Whether kernels for `target` support programmatic dependent launch (PDL): every thread executes
-/// `griddepcontrol.wait` before all accesses except [`Access::ReadBeforeWait`].
-///
-/// [`Access::ReadBeforeWait`]: crate::Access::ReadBeforeWait
-pub fn supports_pdl(target: SmTarget) -> bool {
-    target.features().pdl
 }

@@ -1,19 +1,18 @@
 //! Step parameters, which the device fetches from pinned host memory.
 
-use retrograph_kernel_abi::optimizer::{self as abi, ring};
+use retrograph_kernel_abi::step_parameters::{self as abi, ring};
 
 use crate::checks::Check;
-use crate::geometry::{linear, row_threads};
+use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`FetchStepParameters`].
 pub static FETCH_STEP_PARAMETERS: Kernel =
     Kernel::new("fetch_step_parameters", &abi::FETCH_STEP_PARAMETERS, |problem, _| {
-        // One block, because the count may change only after all parameters are copied.
         let vec4s = problem.items()?;
-        let threads = row_threads(vec4s.saturating_mul(4)).min(abi::FETCH_THREADS);
-        Some(linear(abi::FETCH_STEP_PARAMETERS.entry(), vec4s.min(1), threads))
+        let (entry, blocks) = (abi::FETCH_STEP_PARAMETERS.entry(), vec4s.min(1));
+        Some(linear(entry, blocks, abi::threads(vec4s)))
     });
 
 /// Fetches the parameters of the next step from a ring that the host writes, and counts the fetched
@@ -45,12 +44,12 @@ impl<B> FetchStepParameters<B> {
     /// Words from the start of a slot to the next, for `block` words of parameters. No two slots
     /// share a cache line.
     pub fn slot_words(block: usize) -> usize {
-        (Self::SLOT_HEADER_WORDS + block).next_multiple_of(Self::HEADER_WORDS)
+        ring::slot_words(block)
     }
 
     /// Words of a ring, for `block` words of parameters.
     pub fn ring_words(block: usize) -> usize {
-        Self::HEADER_WORDS + Self::SLOTS * Self::slot_words(block)
+        ring::words(block)
     }
 }
 

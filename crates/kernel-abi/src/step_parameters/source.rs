@@ -19,27 +19,26 @@
 //! Grid: one block with one thread per 16 bytes, at most 256. Deterministic: the kernel only
 //! copies.
 
-use retrograph_kernel_abi::optimizer::ring::{HEADER_WORDS, SLOT_HEADER_WORDS};
-use retrograph_kernel_abi::optimizer::{
-    FETCH_STEP_PARAMETERS, FETCH_THREADS, FetchStepParametersParameters,
-};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::primitives::parameters::Declarations;
+use super::ring::{HEADER_WORDS, SLOT_HEADER_WORDS};
+use super::{FETCH_STEP_PARAMETERS, FetchStepParametersParameters, MAX_THREADS};
+use crate::Declarations;
+use crate::pdl::insert_waits;
 
 /// Loads of a thread in flight, if a slot has more vec4s than the block has threads.
 const LOADS_IN_FLIGHT: u32 = 4;
 
-/// Builds the image.
-pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(entry()).build()
+/// Builds the image of [`FETCH_STEP_PARAMETERS`].
+pub fn module(target: SmTarget) -> Module {
+    insert_waits(ModuleBuilder::new(target).entry(entry()).build())
 }
 
 fn entry() -> Entry {
     Kernel::build(FETCH_STEP_PARAMETERS.entry(), |k| {
-        k.max_threads(FETCH_THREADS);
+        k.max_threads(MAX_THREADS);
         let FetchStepParametersParameters { ring, block, taken, slot_words, vec4s, slots } =
             FetchStepParametersParameters::declare(&mut Declarations(*k));
 

@@ -1,15 +1,16 @@
-//! Parameter lists of `retrograph-kernel-abi`, declared in a kernel.
+//! Parameter lists, declared in the source of a kernel.
 
 use std::marker::PhantomData;
 
-use retrograph_kernel_abi::{Declare, Flags, ParameterTypes};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value};
 
+use crate::{Declare, Flags, ParameterTypes};
+
 /// Declares parameters in a kernel and gives the registers that hold them.
-pub(crate) struct Declarations<'k>(pub(crate) Kernel<'k>);
+pub struct Declarations<'k>(pub Kernel<'k>);
 
 /// A set of flags in a register.
-pub(crate) struct FlagSet<'k, F> {
+pub struct FlagSet<'k, F> {
     bits: Value<'k, u32>,
     flags: PhantomData<F>,
 }
@@ -24,7 +25,7 @@ impl<F> Copy for FlagSet<'_, F> {}
 impl<'k, F: Flags> FlagSet<'k, F> {
     /// Whether `flag` is set.
     #[track_caller]
-    pub(crate) fn has(self, flag: F) -> Pred<'k> {
+    pub fn has(self, flag: F) -> Pred<'k> {
         (self.bits & flag.bits()).ne(0)
     }
 }
