@@ -5,8 +5,8 @@
 
 mod source;
 
-use crate::Signature;
 use crate::parameters::parameters;
+use crate::{Argument, ArgumentTypes, Pointer, Signature, View};
 
 pub use source::module;
 
@@ -57,6 +57,25 @@ pub const MAX_THREADS: u32 = 256;
 /// There is one block, because the count may change only after all parameters are copied.
 pub fn threads(vec4s: u32) -> u32 {
     vec4s.clamp(32, MAX_THREADS).next_power_of_two()
+}
+
+/// The arguments of a launch. `ring` has [`ring::words`] for the words of `block`, which are a
+/// multiple of four, not 0; `taken` has one word.
+pub fn arguments<B: Copy>(
+    ring: View<B, u32>,
+    block: View<B, u32>,
+    taken: View<B, u32>,
+) -> Vec<Argument<B>> {
+    let words = block.len();
+    let parameters = FetchStepParametersParameters::<ArgumentTypes<B>> {
+        ring: Pointer::update(ring),
+        block: Pointer::update(block),
+        taken: Pointer::update(taken),
+        slot_words: ring::slot_words(words) as u32,
+        vec4s: (words / 4) as u32,
+        slots: ring::SLOTS,
+    };
+    parameters.into_arguments()
 }
 
 /// Fetches the parameters of a step.

@@ -60,7 +60,7 @@ pub use retrograph_driver::{
 };
 
 /// The arguments of a [`CustomLaunch`].
-pub use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
+pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell};
 
 pub use explain::Explanation;
 pub use library::{

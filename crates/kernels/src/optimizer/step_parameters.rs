@@ -4,7 +4,6 @@ use retrograph_kernel_abi::step_parameters::{self as abi, ring};
 
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`FetchStepParameters`].
@@ -69,15 +68,7 @@ impl<B: Copy> FetchStepParameters<B> {
         check.length("taken", self.taken, 1)?;
         check.size("the words of the ring", self.ring.len())?;
         let vec4s = check.size("the vectors of 16 bytes", words / 4)?;
-        let parameters = abi::FetchStepParametersParameters::<ArgumentTypes<B>> {
-            ring: Pointer::update(self.ring),
-            block: Pointer::update(self.block),
-            taken: Pointer::update(self.taken),
-            slot_words: Self::slot_words(words) as u32,
-            vec4s,
-            slots: ring::SLOTS,
-        };
-        let arguments = parameters.into_arguments();
+        let arguments = abi::arguments(self.ring, self.block, self.taken);
         Ok(Launch { kernel: &FETCH_STEP_PARAMETERS, problem: Problem::Items(vec4s), arguments })
     }
 }

@@ -1,7 +1,8 @@
 //! Fetching step parameters from a ring, against a ring on the host.
 
+use retrograph_kernel_abi::step_parameters::{FETCH_STEP_PARAMETERS, module};
 use retrograph_kernels::ops::FetchStepParameters;
-use retrograph_kernels::{KernelError, View};
+use retrograph_kernels::{KernelError, SmTarget, View, images};
 use retrograph_test_support::numbers::Data;
 
 use crate::harness::{Device, UNWRITTEN};
@@ -116,4 +117,15 @@ fn lengths_that_do_not_fit_are_refused() {
     assert!(matches!(short.launch(), Err(KernelError::Length { operand: "ring", .. })));
     let counts = FetchStepParameters { taken: View::new(0, 2), ..fits };
     assert!(matches!(counts.launch(), Err(KernelError::Length { operand: "taken", .. })));
+}
+
+#[test]
+fn the_embedded_image_is_the_text_of_its_source() {
+    // Programs load the text of the source, and find its code in bundles of embedded images.
+    let name = FETCH_STEP_PARAMETERS.image;
+    for target in SmTarget::GENERATED {
+        let text = module(target).to_string();
+        assert_eq!(images::ptx(name, target), Some(text.as_str()), "{target}");
+        assert_eq!(images::entry_digest(name, name, target), images::digest(name, target));
+    }
 }

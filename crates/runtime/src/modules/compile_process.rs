@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use retrograph_bundle::{AssembleError, Assembler};
 use retrograph_driver::{Context, compile_ptx};
-use retrograph_kernels::{Reach, SmTarget};
+use retrograph_ptx::{Reach, SmTarget};
 
 use super::compiler::Compiler;
 use super::disk::identity;

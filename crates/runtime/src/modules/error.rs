@@ -2,7 +2,7 @@
 
 use retrograph_bundle::BundleError;
 use retrograph_driver::Error;
-use retrograph_kernels::{CannotRun, SmTarget};
+use retrograph_ptx::{CannotRun, SmTarget};
 
 use super::target::UnsupportedDevice;
 

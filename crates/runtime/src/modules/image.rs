@@ -1,24 +1,23 @@
 //! Images: identity, text, and required entry points.
-//!
-//! An embedded image is cut to one entry point, so only launched entry points are compiled, each as
-//! its own module: another entry point of the image costs one more compilation.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt;
 
 use retrograph_bundle::{Bundle, Digest, digest_of};
 use retrograph_driver::{Context, Function, Module, Result};
-use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
+use retrograph_kernel_abi::step_parameters::{self, FETCH_STEP_PARAMETERS};
+use retrograph_kernel_abi::{Parameter, Signature};
+use retrograph_ptx::{ImageForm, SmTarget};
 
 use super::error::PrewarmError;
+use super::kernel_images::{self, KernelText};
 use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
 
 /// The identity of an image on one device: an embedded one by name, a custom one by content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKey {
-    /// An image of `retrograph-kernels`.
+    /// An image of `retrograph-kernels`, or the kernel that fetches step parameters.
     Embedded(&'static str),
     /// The caller's own PTX.
     Custom {
@@ -56,7 +55,7 @@ impl fmt::Display for ImageKey {
 pub(super) struct ModuleKey {
     pub(super) image: ImageKey,
     /// The entry point to which the image is cut.
-    entry: Option<&'static str>,
+    pub(super) entry: Option<&'static str>,
 }
 
 /// A module to load, and the entry points to look up.
@@ -65,7 +64,7 @@ pub(super) struct Wanted<'a> {
     pub(super) key: ModuleKey,
     /// The name of the image, or of the entry point to which it is cut, for messages.
     pub(super) name: String,
-    text: Text<'a>,
+    pub(super) text: Text<'a>,
     /// The SHA-256 of the PTX.
     pub(super) digest: Digest,
     pub(super) entries: Vec<WantedEntry<'a>>,
@@ -81,8 +80,8 @@ pub(super) struct WantedEntry<'a> {
 }
 
 impl<'a> WantedEntry<'a> {
-    fn of_kernel(kernel: &Kernel, entry: &'a str) -> Self {
-        let sizes = kernel.parameters.iter().map(|parameter| parameter.kind.bytes());
+    pub(super) fn of_parameters(parameters: &[Parameter], entry: &'a str) -> Self {
+        let sizes = parameters.iter().map(|parameter| parameter.kind.bytes());
         Self { name: Cow::Borrowed(entry), parameters: Some(sizes.collect()) }
     }
 
@@ -100,48 +99,33 @@ impl<'a> WantedEntry<'a> {
 }
 
 /// The PTX of a module.
-#[derive(Clone, Copy, Debug)]
-enum Text<'a> {
+#[derive(Clone, Debug)]
+pub(super) enum Text<'a> {
     /// Compressed in the program.
-    Embedded(&'static str, SmTarget),
-    /// The same, cut to an entry point.
-    Entry(&'static str, &'static str, SmTarget),
+    Kernel(KernelText),
+    /// The kernel that fetches step parameters.
+    StepParameters(String),
     Custom(&'a str),
 }
 
 impl<'a> Wanted<'a> {
     /// Returns the PTX. This may decompress it, so only compilation calls it.
     pub(super) fn ptx(&self) -> Cow<'a, str> {
-        let ptx = match self.text {
-            Text::Embedded(image, target) => images::ptx(image, target).map(Cow::Borrowed),
-            Text::Entry(image, entry, target) => {
-                images::entry_ptx(image, entry, target).map(Cow::Owned)
-            }
-            Text::Custom(ptx) => Some(Cow::Borrowed(ptx)),
-        };
-        ptx.expect("an image with a digest has a text")
+        match &self.text {
+            Text::Kernel(text) => text.ptx(),
+            Text::StepParameters(ptx) => Cow::Owned(ptx.clone()),
+            Text::Custom(ptx) => Cow::Borrowed(ptx),
+        }
     }
 
-    /// The whole image, or `None` if there is none of this name for `target`.
-    fn embedded(
-        image: &'static str,
-        target: SmTarget,
-        entries: &[(&'static Kernel, &'static str)],
-    ) -> Option<Self> {
+    /// The image of the kernel that fetches step parameters. Its text is that of the embedded image
+    /// of this name, so bundles with all kernels have its code.
+    fn step_parameters(target: SmTarget) -> Self {
+        let Signature { image, parameters, .. } = FETCH_STEP_PARAMETERS;
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };
-        let (name, text) = (image.to_owned(), Text::Embedded(image, target));
-        let wanted = entries.iter().map(|(kernel, entry)| WantedEntry::of_kernel(kernel, entry));
-        let entries = wanted.collect();
-        Some(Self { key, name, text, digest: images::digest(image, target)?, entries })
-    }
-
-    /// The image of a kernel, cut to one entry point, or `None` without such an entry for `target`.
-    fn entry(kernel: &'static Kernel, entry: &'static str, target: SmTarget) -> Option<Self> {
-        let image = kernel.image;
-        let key = ModuleKey { image: ImageKey::Embedded(image), entry: Some(entry) };
-        let (name, text) = (entry.to_owned(), Text::Entry(image, entry, target));
-        let digest = images::entry_digest(image, entry, target)?;
-        Some(Self { key, name, text, digest, entries: vec![WantedEntry::of_kernel(kernel, entry)] })
+        let (name, ptx) = (image.to_owned(), step_parameters::module(target).to_string());
+        let entries = vec![WantedEntry::of_parameters(parameters, FETCH_STEP_PARAMETERS.entry())];
+        Self { key, name, digest: digest_of(&ptx), text: Text::StepParameters(ptx), entries }
     }
 
     fn custom(required: &'a CustomRequirement) -> Self {
@@ -162,24 +146,10 @@ impl<'a> Wanted<'a> {
         context: &Context,
         bundles: &[Bundle],
     ) -> Result<Vec<Self>, PrewarmError> {
-        let (target, device) = (image_target(context)?, context.device_target());
-        let mut entries = requirements.entries(target);
-        // Kernels may share an entry point.
-        let mut seen = HashSet::new();
-        entries.retain(|(kernel, entry)| seen.insert((kernel.image, *entry)));
-        let mut all = Vec::new();
-        for image in requirements.images() {
-            let missing = |name: &str| PrewarmError::NoImage { image: name.to_owned(), target };
-            let of_image = |(kernel, _): &&(&Kernel, &str)| kernel.image == image;
-            let entries: Vec<_> = entries.iter().filter(of_image).copied().collect();
-            let whole = Self::embedded(image, target, &entries).ok_or_else(|| missing(image))?;
-            if bundles.iter().any(|bundle| bundle.find(&whole.digest, device).is_some()) {
-                all.push(whole);
-                continue;
-            }
-            for (kernel, entry) in entries {
-                all.push(Self::entry(kernel, entry, target).ok_or_else(|| missing(entry))?);
-            }
+        let device = context.device_target();
+        let mut all = kernel_images::required(requirements, context, bundles)?;
+        if requirements.fetches_parameters() {
+            all.push(Self::step_parameters(image_target(context)?));
         }
         for required in requirements.custom() {
             let wanted = Self::custom(required);

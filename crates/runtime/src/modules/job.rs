@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use retrograph_kernels::SmTarget;
+use retrograph_ptx::SmTarget;
 
 /// Why a process failed to compile an image.
 #[derive(Debug)]

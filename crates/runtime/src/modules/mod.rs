@@ -33,6 +33,7 @@ mod error;
 mod flight;
 mod image;
 mod job;
+mod kernel_images;
 mod prewarm;
 mod progress;
 mod report;

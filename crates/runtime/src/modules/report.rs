@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use retrograph_driver::{Error, Function};
-use retrograph_kernels::SmTarget;
+use retrograph_ptx::SmTarget;
 
 use super::disk::DiskError;
 

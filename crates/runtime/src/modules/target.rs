@@ -1,7 +1,7 @@
 //! The SM target whose images a device runs.
 
 use retrograph_driver::Context;
-use retrograph_kernels::SmTarget;
+use retrograph_ptx::SmTarget;
 
 /// A device that is older than every SM target for which kernels are generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use retrograph_driver::{Context, Error, Function, Result};
-use retrograph_kernels::SmTarget;
+use retrograph_ptx::SmTarget;
 
 use super::cache::ModuleCache;
 use super::image::ImageKey;

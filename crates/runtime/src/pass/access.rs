@@ -1,6 +1,6 @@
 //! The byte ranges that an operation accesses.
 
-use retrograph_kernels::{Access, BufferArgument};
+use retrograph_kernel_abi::{Access, BufferArgument};
 
 use super::buffer::BufferId;
 

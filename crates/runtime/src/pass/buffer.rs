@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use retrograph_kernels::View;
+use retrograph_kernel_abi::View;
 
 /// Alignment of transients and of arrays of controls, as of driver allocations.
 pub(super) const ALIGNMENT: usize = 256;

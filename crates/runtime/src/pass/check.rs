@@ -1,6 +1,6 @@
 //! Checks of an operation before it enters a pass.
 
-use retrograph_kernels::{Access, Argument, ParameterKind};
+use retrograph_kernel_abi::{Access, Argument, ParameterKind};
 
 use super::access::{BufferAccess, joined};
 use super::buffer::{Buffer, BufferKind};

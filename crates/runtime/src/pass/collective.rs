@@ -1,6 +1,6 @@
 //! Collectives between devices as operations: described without a device, in place.
 
-use retrograph_kernels::{DType, Element};
+use retrograph_kernel_abi::{DType, Element};
 use retrograph_nccl_sys::ncclDataType_t;
 
 use super::Pass;

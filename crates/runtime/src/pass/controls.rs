@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use retrograph_kernels::Element;
+use retrograph_kernel_abi::Element;
 
 use super::buffer::{ALIGNMENT, PassId, Slice};
 use super::ranges::RangeSet;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use buffer::{ALIGNMENT, Buffer, BufferId, BufferKind, Slice};
 use operation::{OpId, Operation, OperationKind};
-use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
-use retrograph_kernels::{Access, BufferArgument, Element};
+use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
+use retrograph_kernel_abi::{Access, BufferArgument, Element};
 
 use super::access::BufferAccess;
 use super::ranges::RangeSet;
@@ -64,7 +64,7 @@ impl Pass {
         }
         let at = *self.fetches_parameters.get_or_insert_with(|| {
             let (kind, accesses) = (OperationKind::FetchStepParameters, Vec::new());
-            let name = format!("controls/{}", FETCH_STEP_PARAMETERS.name);
+            let name = format!("controls/{}", FETCH_STEP_PARAMETERS.entry());
             self.operations.push(Operation { name, kind, accesses, pdl: false });
             OpId::new(self.id, self.operations.len() - 1)
         });

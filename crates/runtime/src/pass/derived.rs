@@ -1,6 +1,6 @@
 //! Analyses of a pass: requirements, memory plan, edges.
 
-use retrograph_kernels::Access;
+use retrograph_kernel_abi::Access;
 
 use super::access::BufferAccess;
 use super::buffer::BufferKind;

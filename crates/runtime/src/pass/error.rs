@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use retrograph_kernels::{DType, KernelError};
+use retrograph_kernel_abi::DType;
+use retrograph_kernels::KernelError;
 
 use super::operation::OpId;
 use crate::library::{MatrixShape, Ranks};

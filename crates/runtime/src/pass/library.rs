@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use retrograph_driver::Result;
-use retrograph_kernels::{Access, Element};
+use retrograph_kernel_abi::{Access, Element};
 
 use super::access::BufferAccess;
 use super::buffer::Slice;

@@ -35,6 +35,7 @@ mod dot;
 mod edges;
 mod error;
 mod gemm;
+mod kernel_requirements;
 mod library;
 mod lifetime;
 mod location;
@@ -46,7 +47,8 @@ mod requirements;
 
 use std::sync::Arc;
 
-use retrograph_kernels::{Access, BufferArgument, Element, Launch};
+use retrograph_kernel_abi::{Access, BufferArgument, Element};
+use retrograph_kernels::Launch;
 
 pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};

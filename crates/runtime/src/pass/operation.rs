@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
-use retrograph_kernels::{Argument, Launch, SmTarget};
+use retrograph_kernel_abi::Argument;
+use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
+use retrograph_kernels::Launch;
+use retrograph_ptx::SmTarget;
 
 use super::access::BufferAccess;
 use super::buffer::{BufferId, PassId};
@@ -130,7 +132,7 @@ impl Operation {
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
             OperationKind::Library(call) => call.name(),
-            OperationKind::FetchStepParameters => FETCH_STEP_PARAMETERS.name,
+            OperationKind::FetchStepParameters => FETCH_STEP_PARAMETERS.entry(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Requirements: the kernels and images to prewarm for a pass.
 
-use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
-use retrograph_kernels::{Kernel, Problem, SmTarget, images};
+use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
 
+use super::kernel_requirements::KernelRequirements;
 use super::operation::{CustomImage, Operation, OperationKind};
 
 /// The kernels and custom images that a pass launches, in the order of first use. Only the entry
@@ -10,17 +10,10 @@ use super::operation::{CustomImage, Operation, OperationKind};
 /// much as loading an image.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
-    embedded: Vec<Embedded>,
+    pub(super) kernels: KernelRequirements,
     custom: Vec<CustomRequirement>,
-}
-
-/// A required part of an embedded image.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Embedded {
-    /// The entry point for this problem.
-    Launch(&'static Kernel, Problem),
-    /// Every entry point that the SM target has.
-    Whole(&'static Kernel),
+    /// Whether a pass has controls.
+    fetches_parameters: bool,
 }
 
 /// A custom image and the entry points that are launched from it.
@@ -38,24 +31,18 @@ impl Requirements {
         for operation in operations {
             match &operation.kind {
                 OperationKind::Launch(launch) => {
-                    requirements.add(Embedded::Launch(launch.kernel(), *launch.problem()));
+                    requirements.kernels.add_launch(launch);
                 }
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);
                 }
-                OperationKind::FetchStepParameters => requirements.insert(&FETCH_STEP_PARAMETERS),
+                OperationKind::FetchStepParameters => requirements.fetches_parameters = true,
                 OperationKind::Copy { .. }
                 | OperationKind::Fill { .. }
                 | OperationKind::Library(_) => {}
             }
         }
         requirements
-    }
-
-    fn add(&mut self, embedded: Embedded) {
-        if !self.embedded.contains(&embedded) {
-            self.embedded.push(embedded);
-        }
     }
 
     fn add_custom(&mut self, image: &CustomImage, entry: &str) {
@@ -71,29 +58,20 @@ impl Requirements {
         }
     }
 
-    /// Adds a kernel with all its entry points, for launches without a pass.
-    pub fn insert(&mut self, kernel: &'static Kernel) {
-        self.add(Embedded::Whole(kernel));
-    }
-
     /// Adds an entry point of a custom image, for launches without a pass.
     pub fn insert_custom(&mut self, image: &CustomImage, entry: &str) {
         self.add_custom(image, entry);
     }
 
-    /// The kernels, each once.
-    pub fn kernels(&self) -> Vec<&'static Kernel> {
-        each_once(self.embedded.iter().map(|embedded| embedded.kernel()))
-    }
-
     /// The names of the images that hold the kernels, each once.
     pub fn images(&self) -> Vec<&'static str> {
-        each_once(self.embedded.iter().map(|embedded| embedded.kernel().image))
+        let fetch = self.fetches_parameters.then_some(FETCH_STEP_PARAMETERS.image);
+        each_once(fetch.into_iter().chain(self.kernels.images()))
     }
 
-    /// The entry points that are launched on `target`, with their kernels, each once.
-    pub fn entries(&self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
-        each_once(self.embedded.iter().flat_map(|embedded| embedded.entries(target)))
+    /// Whether the kernel that fetches step parameters is required, since a pass has controls.
+    pub(crate) fn fetches_parameters(&self) -> bool {
+        self.fetches_parameters
     }
 
     /// The custom images with their entry points.
@@ -103,7 +81,8 @@ impl Requirements {
 
     /// The union of both, to prewarm several passes.
     pub fn union(mut self, other: &Self) -> Self {
-        other.embedded.iter().for_each(|embedded| self.add(*embedded));
+        self.kernels.extend(&other.kernels);
+        self.fetches_parameters |= other.fetches_parameters;
         for custom in &other.custom {
             for entry in &custom.entries {
                 self.add_custom(&custom.image, entry);
@@ -113,30 +92,8 @@ impl Requirements {
     }
 }
 
-impl Embedded {
-    fn kernel(self) -> &'static Kernel {
-        match self {
-            Self::Launch(kernel, _) | Self::Whole(kernel) => kernel,
-        }
-    }
-
-    fn entries(self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
-        match self {
-            Self::Launch(kernel, problem) => {
-                let dispatch = (kernel.dispatch)(&problem, target);
-                dispatch.into_iter().map(|dispatch| (kernel, dispatch.entry)).collect()
-            }
-            Self::Whole(kernel) => {
-                let entries = kernel.entries.iter().copied();
-                let there = entries.filter(|entry| images::has_entry(kernel.image, entry, target));
-                there.map(|entry| (kernel, entry)).collect()
-            }
-        }
-    }
-}
-
-/// In the order of first occurrence.
-fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+/// Returns the items in the order of first occurrence.
+pub(super) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in all {
         if !once.contains(&one) {

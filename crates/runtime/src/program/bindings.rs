@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use retrograph_driver::{Context, DeviceBuffer, Owner};
-use retrograph_kernels::Element;
+use retrograph_kernel_abi::Element;
 
 use crate::library::{Communicator, Cublas};
 use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};

@@ -1,7 +1,7 @@
 //! The control ring: slots in pinned memory from which the device fetches the controls of a step.
 //!
 //! The first operation of a step is a kernel that fetches the next slot
-//! ([`FetchStepParameters`]). The driver copies no data, so apart from making the context current,
+//! ([`step_parameters`](retrograph_kernel_abi::step_parameters)). The driver copies no data, so apart from making the context current,
 //! a step is one call. Host stores before a launch are visible to its kernels: streams and events
 //! order accesses to mapped memory (CUDA C++ Programming Guide, "Mapped Memory"), and volatile
 //! accesses are strong and of system scope (PTX ISA, "Memory Consistency Model"). Pinned memory has
@@ -17,13 +17,11 @@ use std::time::{Duration, Instant};
 
 use retrograph_driver::hot_path::{MAX_PREFETCH_BYTES, prefetch};
 use retrograph_driver::{Context, Owner, PinnedBuffer, Result, Stream};
-use retrograph_kernels::View;
-use retrograph_kernels::ops::FetchStepParameters;
+use retrograph_kernel_abi::View;
+use retrograph_kernel_abi::step_parameters::ring::{self, HEADER_WORDS, SLOT_HEADER_WORDS, SLOTS};
 
 use super::error::StepError;
 use super::ring_counter::RingCounter;
-
-type Layout = FetchStepParameters<u64>;
 
 /// How long to poll the count before waiting for the stream, which leaves the device idle for some
 /// microseconds.
@@ -48,7 +46,7 @@ unsafe impl Sync for ControlRing {}
 impl ControlRing {
     /// Returns an empty ring for controls of `words` words.
     pub(crate) fn new(context: &Context, words: usize) -> Result<Self> {
-        let (slot_words, len) = (Layout::slot_words(words), Layout::ring_words(words));
+        let (slot_words, len) = (ring::slot_words(words), ring::words(words));
         let mut pinned = PinnedBuffer::zeroed(context, len)?;
         let words = pinned.as_mut_ptr();
         Ok(Self {
@@ -76,7 +74,7 @@ impl ControlRing {
     /// # Errors
     /// If waiting fails, or [`StepError::ParametersOutOfStep`].
     pub(crate) fn put(&mut self, stream: &Stream, values: &[u8]) -> Result<(), StepError> {
-        if !self.counter.has_capacity(Layout::SLOTS) {
+        if !self.counter.has_capacity(SLOTS as usize) {
             self.wait(stream)?;
         }
         let slot = self.slot();
@@ -84,7 +82,7 @@ impl ControlRing {
         // The device does not read it: it has fetched the previous values, and enqueued launches
         // fetch earlier slots.
         unsafe {
-            let target = slot.add(Layout::SLOT_HEADER_WORDS).cast::<u8>();
+            let target = slot.add(SLOT_HEADER_WORDS as usize).cast::<u8>();
             target.copy_from_nonoverlapping(values.as_ptr(), values.len());
         }
         self.set_number(self.counter.number());
@@ -98,7 +96,7 @@ impl ControlRing {
 
     /// Withdraws the values: no launch fetches them.
     pub(crate) fn withdraw(&mut self) {
-        self.set_number(self.counter.number_before(Layout::SLOTS));
+        self.set_number(self.counter.number_before(SLOTS as usize));
     }
 
     /// Whether the device has fetched all values, if nothing is in flight.
@@ -135,7 +133,7 @@ impl ControlRing {
 
     fn has_capacity(&mut self) -> bool {
         self.counter.look(self.count());
-        self.counter.has_capacity(Layout::SLOTS)
+        self.counter.has_capacity(SLOTS as usize)
     }
 
     /// Number of fetches by the device.
@@ -152,7 +150,7 @@ impl ControlRing {
 
     /// The next slot.
     fn slot(&self) -> *mut u32 {
-        let at = Layout::HEADER_WORDS + self.counter.slot(Layout::SLOTS) * self.slot_words;
+        let at = HEADER_WORDS as usize + self.counter.slot(SLOTS as usize) * self.slot_words;
         self.words.wrapping_add(at)
     }
 }

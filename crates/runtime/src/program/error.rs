@@ -86,10 +86,6 @@ pub enum BuildError {
         other: String,
     },
 
-    /// There are more bytes of controls than their kernel supports.
-    #[error(transparent)]
-    Controls(retrograph_kernels::KernelError),
-
     /// Transients do not fit into device memory.
     #[error(
         "the transients of the pass need {needed} bytes, but {free} bytes of the device are free; \

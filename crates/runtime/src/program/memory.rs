@@ -2,9 +2,9 @@
 //! allocation. In a program cache, transients are in a shared arena instead.
 
 use retrograph_driver::memory::NAN_PATTERN;
-use retrograph_driver::{DeviceBuffer, Error, OutsideCapture, Owner, Stream};
-use retrograph_kernels::ops::FetchStepParameters;
-use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
+use retrograph_driver::{DeviceBuffer, Error, LaunchGeometry, OutsideCapture, Owner, Stream};
+use retrograph_kernel_abi::step_parameters;
+use retrograph_kernel_abi::{Argument, Cell, View};
 
 use super::arena::{Share, Sharing};
 use super::bindings::{External, find};
@@ -166,11 +166,14 @@ impl Memory {
         self.buffer.address() + (self.tables_at() + self.tables.starts[at]) as u64
     }
 
-    /// The launch that fetches the next controls from `ring`.
-    pub(super) fn fetch_launch(&self, ring: &ControlRing) -> Result<Launch<u64>, KernelError> {
+    /// The geometry and arguments of the launch that fetches the next controls from `ring`.
+    pub(super) fn fetch_launch(&self, ring: &ControlRing) -> (LaunchGeometry, Vec<Argument<u64>>) {
         let block = View::new(self.control_address, self.block_bytes / 4);
         let taken = View::new(self.control_address + self.block_bytes as u64, 1);
-        FetchStepParameters { ring: ring.view(), block, taken }.launch()
+        // A pass has at most `Pass::MAX_CONTROL_BYTES`, so sizes in words fit in 32 bits.
+        let threads = step_parameters::threads((block.len() / 4) as u32);
+        let geometry = LaunchGeometry { grid: [1; 3], block: [threads, 1, 1], shared_bytes: 0 };
+        (geometry, step_parameters::arguments(ring.view(), block, taken))
     }
 
     /// The device address of the first transient.

@@ -3,7 +3,7 @@
 //! Nodes and tables hold addresses, not buffers. With one relocation per location, rebinding a
 //! buffer rewrites only these locations; it needs neither the pass nor its analysis.
 
-use retrograph_kernels::Argument;
+use retrograph_kernel_abi::Argument;
 
 use crate::pass::{BufferAccess, BufferId, BufferKind, Operation, OperationKind, Pass};
 

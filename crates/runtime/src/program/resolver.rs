@@ -4,9 +4,10 @@ use retrograph_driver::{
     KernelArguments, LaunchGeometry, Result, TensorMap, TensorMapLayout, TensorMapSwizzle,
     TensorMapType,
 };
-use retrograph_kernels::{
-    Access, Argument, BufferArgument, DType, Dispatch, Launch, SmTarget, TensorMapArgument,
-};
+use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
+use retrograph_kernel_abi::{Access, Argument, BufferArgument, DType, TensorMapArgument};
+use retrograph_kernels::{Dispatch, Launch};
+use retrograph_ptx::SmTarget;
 
 use super::bindings::Bindings;
 use super::command::Command;
@@ -78,11 +79,12 @@ impl Resolver<'_> {
             }
             OperationKind::FetchStepParameters => {
                 let ring = self.ring.expect("there are controls, and so a ring");
-                let launch = self.memory.fetch_launch(ring).map_err(BuildError::Controls)?;
+                let (geometry, arguments) = self.memory.fetch_launch(ring);
                 let address = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
-                let arguments = arguments_at(launch.arguments(), address, || 0, unused)?;
-                let entry = Entry::of_launch(&launch, self.target());
+                let arguments = arguments_at(&arguments, address, || 0, unused)?;
+                let image = ImageKey::from(FETCH_STEP_PARAMETERS.image);
+                let entry = Entry { image, name: FETCH_STEP_PARAMETERS.entry(), geometry };
                 return self.launch(operation, &entry, arguments);
             }
             OperationKind::Launch(launch) => {

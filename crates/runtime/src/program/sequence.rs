@@ -2,7 +2,7 @@
 //! this sequence, so none of them can miss an operation.
 
 use retrograph_driver::{Driver, Owner, Result};
-use retrograph_kernels::images;
+use retrograph_kernel_abi::pdl;
 use serde::{Deserialize, Serialize};
 
 use super::bindings::External;
@@ -93,7 +93,7 @@ impl Sequence {
             let name = operation.name().to_owned();
             let pdl = match operation.kind {
                 OperationKind::FetchStepParameters | OperationKind::Launch(_)
-                    if images::supports_pdl(target) && pass.never_writes_read_ahead(operation) =>
+                    if pdl::is_supported(target) && pass.never_writes_read_ahead(operation) =>
                 {
                     Pdl::Supported
                 }

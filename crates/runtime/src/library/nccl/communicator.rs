@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
-use retrograph_kernels::Element;
+use retrograph_kernel_abi::Element;
 use retrograph_nccl_sys::{
     NCCL_CTA_POLICY_ZERO, NcclTable, ncclComm_t, ncclConfig_v22800, ncclDataType_t, ncclRedOp_t,
     ncclResult_t,

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use retrograph_driver::{DeviceBuffer, Error, Result};
-use retrograph_kernels::Element;
+use retrograph_kernel_abi::Element;
 use retrograph_nccl_sys::{NCCL_WIN_COLL_SYMMETRIC, NcclTable, ncclWindow_t};
 
 use super::{Communicator, check};
