@@ -34,6 +34,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The feature `kernels`, on by default, adds launches of `retrograph-kernels`. Without it, a pass
+//! launches your own PTX, and none of these kernels is compiled into the program.
+//!
 //! Contexts, streams, device memory, graphs and stream capture come from the crate
 //! [`retrograph_driver`], whose types are re-exported here. Its rules apply to all of this crate.
 
@@ -59,8 +62,11 @@ pub use retrograph_driver::{
     version,
 };
 
-/// The arguments of a [`CustomLaunch`].
-pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell};
+/// The arguments of a [`CustomLaunch`], and the elements of a [`Slice`].
+pub use retrograph_kernel_abi::{
+    Access, Argument, BufferArgument, Cell, DType, Element, TensorMapArgument, View,
+};
+pub use retrograph_ptx::SmTarget;
 
 pub use explain::Explanation;
 pub use library::{

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use retrograph_bundle::{Bundle, Digest, digest_of};
-use retrograph_driver::{Context, Function, Module, Result};
+use retrograph_bundle::{Digest, digest_of};
+use retrograph_driver::{Function, Module, Result};
 use retrograph_kernel_abi::step_parameters::{self, FETCH_STEP_PARAMETERS};
 use retrograph_kernel_abi::{Parameter, Signature};
 use retrograph_ptx::{ImageForm, SmTarget};
 
+use super::cache::ModuleCache;
 use super::error::PrewarmError;
+#[cfg(feature = "kernels")]
 use super::kernel_images::{self, KernelText};
 use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
@@ -102,6 +104,7 @@ impl<'a> WantedEntry<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Text<'a> {
     /// Compressed in the program.
+    #[cfg(feature = "kernels")]
     Kernel(KernelText),
     /// The kernel that fetches step parameters.
     StepParameters(String),
@@ -112,6 +115,7 @@ impl<'a> Wanted<'a> {
     /// Returns the PTX. This may decompress it, so only compilation calls it.
     pub(super) fn ptx(&self) -> Cow<'a, str> {
         match &self.text {
+            #[cfg(feature = "kernels")]
             Text::Kernel(text) => text.ptx(),
             Text::StepParameters(ptx) => Cow::Owned(ptx.clone()),
             Text::Custom(ptx) => Cow::Borrowed(ptx),
@@ -143,11 +147,13 @@ impl<'a> Wanted<'a> {
     /// [`PrewarmError::UnsupportedDevice`].
     pub(super) fn all(
         requirements: &'a Requirements,
-        context: &Context,
-        bundles: &[Bundle],
+        cache: &ModuleCache,
     ) -> Result<Vec<Self>, PrewarmError> {
+        let context = cache.context();
         let device = context.device_target();
-        let mut all = kernel_images::required(requirements, context, bundles)?;
+        let mut all = Vec::new();
+        #[cfg(feature = "kernels")]
+        all.extend(kernel_images::required(requirements, cache)?);
         if requirements.fetches_parameters() {
             all.push(Self::step_parameters(image_target(context)?));
         }

@@ -7,12 +7,12 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use retrograph_bundle::{Bundle, Digest};
-use retrograph_driver::Context;
+use retrograph_bundle::Digest;
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Kernel, images};
 use retrograph_ptx::SmTarget;
 
+use super::cache::ModuleCache;
 use super::error::PrewarmError;
 use super::image::{ImageKey, ModuleKey, Text, Wanted, WantedEntry};
 use super::target::image_target;
@@ -72,9 +72,9 @@ impl KernelText {
 /// [`PrewarmError::NoImage`] or [`PrewarmError::UnsupportedDevice`].
 pub(super) fn required<'a>(
     requirements: &Requirements,
-    context: &Context,
-    bundles: &[Bundle],
+    cache: &ModuleCache,
 ) -> Result<Vec<Wanted<'a>>, PrewarmError> {
+    let (context, bundles) = (cache.context(), &cache.options().bundles);
     let (target, device) = (image_target(context)?, context.device_target());
     let mut entries = requirements.entries(target);
     // Kernels may share an entry point.

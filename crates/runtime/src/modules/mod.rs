@@ -33,6 +33,7 @@ mod error;
 mod flight;
 mod image;
 mod job;
+#[cfg(feature = "kernels")]
 mod kernel_images;
 mod prewarm;
 mod progress;

@@ -35,7 +35,7 @@ impl ModuleCache {
         let _range = nvtx::range(c"retrograph: prewarm");
         self.context().bind_outside_capture("prewarming")?;
         let (free_before, _) = self.context().mem_get_info()?;
-        let wanted = Wanted::all(requirements, self.context(), &self.options().bundles)?;
+        let wanted = Wanted::all(requirements, self)?;
         let mut session = Session::new(self, wanted.len(), &mut progress);
         self.flights().settle(wanted.iter().collect(), &mut session)?;
         let (functions, images, warnings) = session.into_parts();

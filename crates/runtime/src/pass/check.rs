@@ -1,6 +1,6 @@
 //! Checks of an operation before it enters a pass.
 
-use retrograph_kernel_abi::{Access, Argument, ParameterKind};
+use retrograph_kernel_abi::Access;
 
 use super::access::{BufferAccess, joined};
 use super::buffer::{Buffer, BufferKind};
@@ -24,6 +24,7 @@ impl Pass {
         }
         self.check_aliasing(&operation.name, &accesses)?;
         operation.accesses = joined(accesses);
+        #[cfg(feature = "kernels")]
         self.check_tensor_maps(&operation)?;
         self.check_initialized(&operation)?;
         Ok(operation)
@@ -31,60 +32,14 @@ impl Pass {
 
     fn check_arguments(&self, operation: &Operation) -> Result<(), PassError> {
         match &operation.kind {
-            OperationKind::Launch(_) => self.check_parameters(operation),
+            #[cfg(feature = "kernels")]
+            OperationKind::Launch(launch) => self.check_parameters(operation, launch),
             OperationKind::Custom(_) => self.check_image(operation),
             OperationKind::Copy { .. }
             | OperationKind::Fill { .. }
             | OperationKind::Library(_)
             | OperationKind::FetchStepParameters => Ok(()),
         }
-    }
-
-    /// Checks that arguments match the kernel's parameters in number and type.
-    fn check_parameters(&self, operation: &Operation) -> Result<(), PassError> {
-        let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
-        let (given, expected) = (launch.arguments().len(), launch.kernel().parameters.len());
-        if given != expected {
-            let operation = operation.name.clone();
-            return Err(PassError::ArgumentCount { operation, given, expected });
-        }
-        let pairs = launch.arguments().iter().zip(launch.kernel().parameters);
-        match pairs
-            .enumerate()
-            .find(|(_, (argument, parameter))| kind_of(argument) != parameter.kind)
-        {
-            None => Ok(()),
-            Some((index, (_, parameter))) => Err(PassError::ArgumentKind {
-                operation: operation.name.clone(),
-                index,
-                parameter: parameter.name,
-            }),
-        }
-    }
-
-    /// Checks that another argument of a kernel accesses the bytes that a tensor map describes,
-    /// since a map itself is not an access.
-    fn check_tensor_maps(&self, operation: &Operation) -> Result<(), PassError> {
-        let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
-        for argument in launch.arguments() {
-            let Argument::TensorMap(Some(map)) = argument else { continue };
-            let covers = |access: &BufferAccess| {
-                let (start, end) = (access.bytes.start, access.bytes.end);
-                access.buffer == map.buffer && start <= map.bytes.start && map.bytes.end <= end
-            };
-            if !operation.accesses.iter().any(covers) {
-                let Some(buffer) = self.buffer(map.buffer) else {
-                    let (operation, pass) = (operation.name.clone(), self.name.clone());
-                    return Err(PassError::WrongPass { operation, pass });
-                };
-                return Err(PassError::UndeclaredTensorMap {
-                    operation: operation.name.clone(),
-                    buffer: buffer.name.clone(),
-                    bytes: map.bytes.clone(),
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Checks that custom images of the same name have the same text.
@@ -185,14 +140,4 @@ fn overlap_of(reads: &[BufferAccess], writes: &[BufferAccess]) -> Option<Overlap
         }
     }
     None
-}
-
-fn kind_of(argument: &Argument<BufferId>) -> ParameterKind {
-    match argument {
-        Argument::Buffer(_) | Argument::Null | Argument::Table(_) => ParameterKind::Pointer,
-        Argument::U32(_) => ParameterKind::U32,
-        Argument::U64(_) => ParameterKind::U64,
-        Argument::F32(_) => ParameterKind::F32,
-        Argument::TensorMap(_) => ParameterKind::TensorMap,
-    }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernel_abi::DType;
+#[cfg(feature = "kernels")]
 use retrograph_kernels::KernelError;
 
 use super::operation::OpId;
@@ -12,7 +13,8 @@ use crate::library::{MatrixShape, Ranks};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
-    /// The constructor of a kernel refused its operands.
+    /// The constructor of a kernel refused its operands. With the feature `kernels`.
+    #[cfg(feature = "kernels")]
     #[error(transparent)]
     Kernel(#[from] KernelError),
 

@@ -35,7 +35,10 @@ mod dot;
 mod edges;
 mod error;
 mod gemm;
+#[cfg(feature = "kernels")]
 mod kernel_requirements;
+#[cfg(feature = "kernels")]
+mod launch;
 mod library;
 mod lifetime;
 mod location;
@@ -48,7 +51,6 @@ mod requirements;
 use std::sync::Arc;
 
 use retrograph_kernel_abi::{Access, BufferArgument, Element};
-use retrograph_kernels::Launch;
 
 pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
@@ -124,14 +126,6 @@ impl Pass {
     /// Sets the scope of later operations, which are named `scope/kernel`. An empty scope ends it.
     pub fn set_scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
-    }
-
-    /// Appends a kernel launch.
-    ///
-    /// # Errors
-    /// If arguments do not match the kernel's parameters, or a slice is refused: see [`PassError`].
-    pub fn launch(&mut self, launch: Launch<BufferId>) -> Result<OpId, PassError> {
-        self.append(OperationKind::Launch(launch))
     }
 
     /// Appends a copy from `source` to `target` on the device.

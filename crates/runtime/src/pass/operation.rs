@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use retrograph_kernel_abi::Argument;
+use retrograph_kernel_abi::pdl;
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
+#[cfg(feature = "kernels")]
 use retrograph_kernels::Launch;
 use retrograph_ptx::SmTarget;
 
@@ -43,7 +45,7 @@ impl fmt::Display for OpId {
     }
 }
 
-/// The caller's own PTX, prewarmed with the kernels of the workspace.
+/// The caller's own PTX, prewarmed with all kernels of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomImage {
     /// The name, unique among the custom images of a pass.
@@ -73,7 +75,8 @@ pub struct CustomLaunch {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// Launches a kernel of the workspace.
+    /// Launches a kernel of `retrograph-kernels`. With the feature `kernels`.
+    #[cfg(feature = "kernels")]
     Launch(Launch<BufferId>),
     /// Launches an entry point of a custom image.
     Custom(CustomLaunch),
@@ -127,6 +130,7 @@ impl Operation {
     /// a library call.
     pub fn verb(&self) -> &str {
         match &self.kind {
+            #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => launch.kernel().name,
             OperationKind::Custom(custom) => &custom.entry,
             OperationKind::Copy { .. } => "copy",
@@ -147,18 +151,32 @@ impl Operation {
     /// The arguments of a launch; empty for other kinds.
     pub(crate) fn arguments(&self) -> &[Argument<BufferId>] {
         match &self.kind {
+            #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => launch.arguments(),
             OperationKind::Custom(custom) => &custom.arguments,
             _ => &[],
         }
     }
 
+    /// Whether it launches a kernel of the workspace that supports programmatic dependent launch.
+    pub(crate) fn supports_pdl(&self, target: SmTarget) -> bool {
+        let is_ours = match &self.kind {
+            #[cfg(feature = "kernels")]
+            OperationKind::Launch(_) => true,
+            OperationKind::FetchStepParameters => true,
+            _ => false,
+        };
+        is_ours && pdl::is_supported(target)
+    }
+
     /// Whether it does nothing on `target`: an empty grid, or an empty range.
+    #[cfg_attr(not(feature = "kernels"), expect(unused_variables, reason = "grids are given"))]
     pub(crate) fn is_empty(&self, target: SmTarget) -> bool {
         match &self.kind {
             OperationKind::Copy { target, .. } | OperationKind::Fill { target, .. } => {
                 target.bytes.is_empty()
             }
+            #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
             OperationKind::Custom(launch) => launch.grid.contains(&0),
             OperationKind::Library(_) => false,
@@ -173,6 +191,7 @@ pub(crate) fn declared_accesses(kind: &OperationKind) -> Vec<BufferAccess> {
         arguments.iter().flat_map(Argument::buffers).cloned().collect::<Vec<_>>()
     };
     let mut accesses = match kind {
+        #[cfg(feature = "kernels")]
         OperationKind::Launch(launch) => of_arguments(launch.arguments()),
         OperationKind::Custom(custom) => of_arguments(&custom.arguments),
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],

@@ -2,6 +2,7 @@
 
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
 
+#[cfg(feature = "kernels")]
 use super::kernel_requirements::KernelRequirements;
 use super::operation::{CustomImage, Operation, OperationKind};
 
@@ -10,6 +11,7 @@ use super::operation::{CustomImage, Operation, OperationKind};
 /// much as loading an image.
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
+    #[cfg(feature = "kernels")]
     pub(super) kernels: KernelRequirements,
     custom: Vec<CustomRequirement>,
     /// Whether a pass has controls.
@@ -30,6 +32,7 @@ impl Requirements {
         let mut requirements = Self::default();
         for operation in operations {
             match &operation.kind {
+                #[cfg(feature = "kernels")]
                 OperationKind::Launch(launch) => {
                     requirements.kernels.add_launch(launch);
                 }
@@ -66,7 +69,11 @@ impl Requirements {
     /// The names of the images that hold the kernels, each once.
     pub fn images(&self) -> Vec<&'static str> {
         let fetch = self.fetches_parameters.then_some(FETCH_STEP_PARAMETERS.image);
-        each_once(fetch.into_iter().chain(self.kernels.images()))
+        #[cfg(feature = "kernels")]
+        let kernels = self.kernels.images();
+        #[cfg(not(feature = "kernels"))]
+        let kernels = [];
+        each_once(fetch.into_iter().chain(kernels))
     }
 
     /// Whether the kernel that fetches step parameters is required, since a pass has controls.
@@ -81,6 +88,7 @@ impl Requirements {
 
     /// The union of both, to prewarm several passes.
     pub fn union(mut self, other: &Self) -> Self {
+        #[cfg(feature = "kernels")]
         self.kernels.extend(&other.kernels);
         self.fetches_parameters |= other.fetches_parameters;
         for custom in &other.custom {

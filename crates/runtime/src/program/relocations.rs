@@ -86,7 +86,8 @@ impl Relocations<InCommand> {
             }
             // Controls never move.
             OperationKind::FetchStepParameters => {}
-            OperationKind::Launch(_) | OperationKind::Custom(_) => {
+            // A launch.
+            _ => {
                 for (index, argument) in operation.arguments().iter().enumerate() {
                     match argument {
                         Argument::Buffer(range) => self.add(range, at(Slot::Argument(index))),

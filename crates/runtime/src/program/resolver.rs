@@ -6,6 +6,7 @@ use retrograph_driver::{
 };
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
 use retrograph_kernel_abi::{Access, Argument, BufferArgument, DType, TensorMapArgument};
+#[cfg(feature = "kernels")]
 use retrograph_kernels::{Dispatch, Launch};
 use retrograph_ptx::SmTarget;
 
@@ -26,10 +27,11 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    #[cfg(feature = "kernels")]
     fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
-        let dispatch = launch.dispatch(target);
-        let image = ImageKey::from(launch.kernel().image);
-        Self { image, name: dispatch.entry, geometry: geometry_of(&dispatch) }
+        let Dispatch { entry, grid, block, shared_bytes } = launch.dispatch(target);
+        let geometry = LaunchGeometry { grid, block, shared_bytes };
+        Self { image: ImageKey::from(launch.kernel().image), name: entry, geometry }
     }
 
     fn of_custom(launch: &'a CustomLaunch) -> Self {
@@ -37,11 +39,6 @@ impl<'a> Entry<'a> {
         let geometry = LaunchGeometry { grid, block, shared_bytes };
         Self { image: ImageKey::from(&launch.image), name: &launch.entry, geometry }
     }
-}
-
-fn geometry_of(dispatch: &Dispatch) -> LaunchGeometry {
-    let &Dispatch { grid, block, shared_bytes, .. } = dispatch;
-    LaunchGeometry { grid, block, shared_bytes }
 }
 
 /// Resolves operations to commands.
@@ -87,6 +84,7 @@ impl Resolver<'_> {
                 let entry = Entry { image, name: FETCH_STEP_PARAMETERS.entry(), geometry };
                 return self.launch(operation, &entry, arguments);
             }
+            #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => {
                 (Entry::of_launch(launch, self.target()), launch.arguments())
             }

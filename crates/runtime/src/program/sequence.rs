@@ -2,7 +2,6 @@
 //! this sequence, so none of them can miss an operation.
 
 use retrograph_driver::{Driver, Owner, Result};
-use retrograph_kernel_abi::pdl;
 use serde::{Deserialize, Serialize};
 
 use super::bindings::External;
@@ -91,14 +90,12 @@ impl Sequence {
             relocations.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
             let name = operation.name().to_owned();
-            let pdl = match operation.kind {
-                OperationKind::FetchStepParameters | OperationKind::Launch(_)
-                    if pdl::is_supported(target) && pass.never_writes_read_ahead(operation) =>
-                {
-                    Pdl::Supported
-                }
-                _ if operation.pdl => Pdl::Requested,
-                _ => Pdl::Unsupported,
+            let pdl = if operation.pdl {
+                Pdl::Requested
+            } else if operation.supports_pdl(target) && pass.never_writes_read_ahead(operation) {
+                Pdl::Supported
+            } else {
+                Pdl::Unsupported
             };
             if operation.kind == OperationKind::FetchStepParameters {
                 fetches_parameters = Some(steps.len());

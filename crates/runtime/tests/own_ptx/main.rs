@@ -1,0 +1,86 @@
+//! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
+//! These tests need no feature of the runtime.
+
+use std::sync::Arc;
+
+use retrograph_runtime::{
+    Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LibraryCall, ModuleCache, Pass,
+    Policy, Program, Slice, Strategy,
+};
+use retrograph_test_support::device::{Device, device};
+use retrograph_test_support::ptx::SCALE;
+
+const LEN: usize = 1000;
+
+/// `y = 2 · x`, then 1 and a control, with every kind of operation.
+struct Scaled {
+    pass: Pass,
+    x: Slice<f32>,
+    y: Slice<f32>,
+    /// Copied to the last element of `y`.
+    last: Slice<f32>,
+}
+
+impl Scaled {
+    fn new(ptx: &str) -> Self {
+        let mut pass = Pass::new("scaled");
+        let (x, y) = (pass.external("x", LEN), pass.external("y", LEN + 2));
+        let (last, inner) = (pass.control("last"), pass.transient("inner", LEN));
+        pass.copy(x, inner).unwrap();
+        // SAFETY: the kernel scales the elements of its range.
+        unsafe { pass.custom(scale(ptx, inner)) }.unwrap();
+        let copy = LibraryCall::new("library copy", |scope| {
+            let (from, to) = (scope.range(0), scope.range(1));
+            // SAFETY: both ranges are declared, of equal length, and in two buffers.
+            unsafe { scope.stream().memcpy_dtod(to.address, from.address, from.bytes) }
+        });
+        // SAFETY: the work accesses only the declared ranges, and uses only its stream.
+        unsafe { pass.library(copy.reads(inner).writes(y.slice(0..LEN))) }.unwrap();
+        pass.fill(y.slice(LEN..LEN + 1), 1.0_f32.to_bits()).unwrap();
+        pass.copy(last, y.slice(LEN + 1..LEN + 2)).unwrap();
+        Self { pass, x, y, last }
+    }
+
+    /// Runs three steps with different controls.
+    fn check(&self, device: &Device, policy: Policy) {
+        let cache = ModuleCache::new(&device.context);
+        let modules = cache.prewarm(&self.pass.requirements(), |_| ()).unwrap();
+        let input: Vec<f32> = (0..LEN).map(|at| at as f32).collect();
+        let x = DeviceBuffer::from_slice(&device.stream, &input).unwrap();
+        let y = DeviceBuffer::zeroed(&device.context, LEN + 2).unwrap();
+        let mut bindings = Bindings::new();
+        bindings.bind(self.x, &x).bind(self.y, &y);
+        let mut program =
+            Program::build(&device.stream, &modules, &self.pass, &bindings, policy).unwrap();
+        let strategy = program.report().strategy;
+        assert_eq!(strategy == Strategy::Eager, policy == Policy::Eager);
+        let mut controls = self.pass.controls();
+        for last in [5.0, 6.0, 7.0] {
+            controls.set(self.last, last).unwrap();
+            program.step(&device.stream, &controls).unwrap();
+            let mut expected: Vec<f32> = input.iter().map(|x| 2.0 * x).collect();
+            expected.extend([1.0, last]);
+            assert_eq!(y.download(&device.stream).unwrap(), expected, "{strategy:?}");
+        }
+    }
+}
+
+/// Doubles the elements of `x`.
+fn scale(ptx: &str, x: Slice<f32>) -> CustomLaunch {
+    CustomLaunch {
+        image: CustomImage { name: "scale".to_owned(), ptx: Arc::from(ptx) },
+        entry: "scale".to_owned(),
+        grid: [(x.len() as u32).div_ceil(128), 1, 1],
+        block: [128, 1, 1],
+        shared_bytes: 0,
+        arguments: vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(2.0)],
+    }
+}
+
+#[test]
+fn a_pass_of_own_ptx_has_controls_and_library_calls() {
+    let scaled = Scaled::new(SCALE);
+    for policy in [Policy::Auto, Policy::Eager] {
+        scaled.check(&device(), policy);
+    }
+}
