@@ -58,7 +58,7 @@ pub enum PrewarmError {
         #[source]
         error: Error,
     },
-    /// The device is older than every generated image.
+    /// A kernel of `retrograph-kernels` is required, and the device is older than all its images.
     #[error(transparent)]
     UnsupportedDevice(#[from] UnsupportedDevice),
     /// The driver failed.

@@ -13,7 +13,7 @@ use super::cache::ModuleCache;
 use super::error::PrewarmError;
 #[cfg(feature = "kernels")]
 use super::kernel_images::{self, KernelText};
-use super::target::image_target;
+use super::target::code_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};
 
 /// The identity of an image on one device: an embedded one by name, a custom one by content.
@@ -155,7 +155,7 @@ impl<'a> Wanted<'a> {
         #[cfg(feature = "kernels")]
         all.extend(kernel_images::required(requirements, cache)?);
         if requirements.fetches_parameters() {
-            all.push(Self::step_parameters(image_target(context)?));
+            all.push(Self::step_parameters(code_target(context)));
         }
         for required in requirements.custom() {
             let wanted = Self::custom(required);

@@ -74,6 +74,12 @@ pub(super) fn required<'a>(
     requirements: &Requirements,
     cache: &ModuleCache,
 ) -> Result<Vec<Wanted<'a>>, PrewarmError> {
+    let mut images = requirements.images();
+    // The caller loads this image.
+    images.retain(|it| !requirements.fetches_parameters() || *it != FETCH_STEP_PARAMETERS.image);
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
     let (context, bundles) = (cache.context(), &cache.options().bundles);
     let (target, device) = (image_target(context)?, context.device_target());
     let mut entries = requirements.entries(target);
@@ -81,10 +87,7 @@ pub(super) fn required<'a>(
     let mut seen = HashSet::new();
     entries.retain(|(kernel, entry)| seen.insert((kernel.image, *entry)));
     let mut all = Vec::new();
-    // The caller loads this image.
-    let is_fetch = |image: &&str| *image == FETCH_STEP_PARAMETERS.image;
-    let images = requirements.images().into_iter();
-    for image in images.filter(|image| !(requirements.fetches_parameters() && is_fetch(image))) {
+    for image in images {
         let of_image = |(kernel, _): &&(&Kernel, &str)| kernel.image == image;
         let entries: Vec<_> = entries.iter().filter(of_image).copied().collect();
         let whole = KernelText { image, entry: None, target }.wanted(&entries)?;

@@ -8,7 +8,7 @@ use super::image::Wanted;
 use super::progress::Progress;
 use super::report::PrewarmReport;
 use super::session::Session;
-use super::target::image_target;
+use super::target::code_target;
 use super::warm::WarmModules;
 use crate::pass::Requirements;
 
@@ -41,7 +41,7 @@ impl ModuleCache {
         let (functions, images, warnings) = session.into_parts();
         let (free_after, total_bytes) = self.context().mem_get_info()?;
         let report = PrewarmReport { images, warnings, free_before, free_after, total_bytes };
-        let target = image_target(self.context())?;
+        let target = code_target(self.context());
         Ok(WarmModules::new(self, target, functions, report))
     }
 }

@@ -69,7 +69,8 @@ impl WarmModules {
         &self.context
     }
 
-    /// The SM target of the images.
+    /// The SM target of the images of `retrograph-kernels`. On a device that is older than all of
+    /// them, `sm_50`: it runs only images of the caller.
     pub fn target(&self) -> SmTarget {
         self.target
     }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use retrograph_driver_sim::Config;
+use retrograph_kernels::ops::MEAN;
 use retrograph_kernels::{all, images};
 use retrograph_runtime::modules::image_target;
 use retrograph_runtime::{
@@ -49,6 +50,18 @@ fn every_kernel_of_the_workspace_becomes_warm() {
         }
     }
     assert_eq!(modules.report().images.len(), total);
+}
+
+#[test]
+fn a_device_older_than_every_kernel_is_refused_with_both() {
+    let config = Config { compute_capability: (6, 1), ..Config::default() };
+    let cache = ModuleCache::new(&device_of(&simulated(config)).context);
+    let mut requirements = Requirements::default();
+    requirements.insert(&MEAN);
+    let refused = cache.prewarm(&requirements, |_| ()).unwrap_err();
+    assert!(matches!(refused, PrewarmError::UnsupportedDevice(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("6.1") && text.contains("sm_75") && text.contains("own PTX"), "{text}");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use retrograph_driver_sim::Config;
 use retrograph_runtime::{
     Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LibraryCall, ModuleCache, Pass,
     Policy, Program, Slice, Strategy,
 };
-use retrograph_test_support::device::{Device, device};
+use retrograph_test_support::device::{Device, device, device_of, simulated};
 use retrograph_test_support::ptx::SCALE;
 
 const LEN: usize = 1000;
@@ -83,4 +84,24 @@ fn a_pass_of_own_ptx_has_controls_and_library_calls() {
     for policy in [Policy::Auto, Policy::Eager] {
         scaled.check(&device(), policy);
     }
+}
+
+#[test]
+fn a_device_older_than_every_kernel_runs_own_ptx() {
+    let scaled = Scaled::new(&SCALE.replace("sm_75", "sm_50"));
+    for compute_capability in [(6, 1), (5, 0)] {
+        let device = device_of(&simulated(Config { compute_capability, ..Config::default() }));
+        for policy in [Policy::Auto, Policy::Eager] {
+            scaled.check(&device, policy);
+        }
+    }
+}
+
+#[test]
+fn own_ptx_for_a_newer_target_is_refused_with_both_targets() {
+    let config = Config { compute_capability: (6, 1), ..Config::default() };
+    let cache = ModuleCache::new(&device_of(&simulated(config)).context);
+    let refused = cache.prewarm(&Scaled::new(SCALE).pass.requirements(), |_| ()).unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("sm_75") && text.contains("sm_61"), "{text}");
 }
