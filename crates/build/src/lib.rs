@@ -20,7 +20,7 @@
 //! mod kernels {
 //!     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 //! }
-//! let image = CustomImage { name: "scale".to_owned(), ptx: kernels::SCALE.into() };
+//! let image = CustomImage::ptx("scale", kernels::SCALE);
 //! let bundle = Bundle::from_static(kernels::BUNDLE)?;
 //! ```
 //!

@@ -68,7 +68,7 @@ impl Described {
     fn new(nodes: usize) -> Outcome<Self> {
         let mut pass = Pass::new("affine");
         let slices = ["rarely named", "mostly named"].map(|name| pass.external(name, LEN));
-        let image = CustomImage { name: "affine".to_owned(), ptx: Arc::from(AFFINE) };
+        let image = CustomImage::ptx("affine", AFFINE);
         for at in 0..nodes {
             let slice = slices[usize::from(!at.is_multiple_of(SHARE))];
             let x = Argument::Buffer(BufferArgument::new(slice, Access::ReadWrite));

@@ -77,8 +77,8 @@ pub use memory::DriverOverhead;
 pub use modules::{JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
     Buffer, BufferId, BufferKind, CollectiveGroup, ControlError, Controls, CustomImage,
-    CustomLaunch, Edge, Edges, Hazard, LibraryCall, LibraryGemm, MemoryPlan, OpId, Operation,
-    OperationKind, Pass, PassError, Requirements, Reuse, Slice,
+    CustomLaunch, Edge, Edges, Hazard, ImageCode, LibraryCall, LibraryGemm, MemoryPlan, OpId,
+    Operation, OperationKind, Pass, PassError, Requirements, Reuse, Slice,
 };
 pub use picture::graph_to_svg;
 pub use program::{

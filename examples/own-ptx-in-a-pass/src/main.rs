@@ -65,7 +65,7 @@ fn scale(pass: &mut Pass, x: Slice<f32>, y: Slice<f32>, a: f32) -> Result<OpId, 
     assert!(x.len() <= y.len(), "the kernel writes one element for each that it reads");
     let n = u32::try_from(x.len()).expect("the pass is small");
     let launch = CustomLaunch {
-        image: CustomImage { name: "scale".to_owned(), ptx: kernels::SCALE.into() },
+        image: CustomImage::ptx("scale", kernels::SCALE),
         entry: "scale".to_owned(),
         grid: [n.div_ceil(THREADS), 1, 1],
         block: [THREADS, 1, 1],

@@ -28,7 +28,7 @@ fn an_embedded_image_is_prewarmed_from_its_bundle() {
     let bundles = vec![Bundle::from_static(bundle).unwrap()];
     let driver = Driver::simulated(Default::default()).unwrap();
     let context = Context::new(&driver, DeviceIndex(0)).unwrap();
-    let image = CustomImage { name: "scale".to_owned(), ptx: text.into() };
+    let image = CustomImage::ptx("scale", text);
     let mut requirements = Requirements::default();
     requirements.insert_custom(&image, "scale");
     let cache = ModuleCache::with(&context, CacheOptions { bundles, ..Default::default() });

@@ -14,16 +14,16 @@ use super::error::PrewarmError;
 #[cfg(feature = "kernels")]
 use super::kernel_images::{self, KernelText};
 use super::target::code_target;
-use crate::pass::{CustomImage, CustomRequirement, Requirements};
+use crate::pass::{CustomImage, CustomRequirement, ImageCode, Requirements};
 
 /// The identity of an image on one device: an embedded one by name, a custom one by content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ImageKey {
     /// An image of `retrograph-kernels`, or the kernel that fetches step parameters.
     Embedded(&'static str),
-    /// The caller's own PTX.
+    /// The caller's own image.
     Custom {
-        /// SHA-256 of the text. The name is ignored: the same text is the same image.
+        /// SHA-256 of the code. The name is ignored: the same code is the same image.
         hash: Digest,
     },
 }
@@ -36,7 +36,7 @@ impl From<&'static str> for ImageKey {
 
 impl From<&CustomImage> for ImageKey {
     fn from(image: &CustomImage) -> Self {
-        Self::Custom { hash: digest_of(&image.ptx) }
+        Self::Custom { hash: digest_of(image.code.bytes()) }
     }
 }
 
@@ -66,8 +66,8 @@ pub(super) struct Wanted<'a> {
     pub(super) key: ModuleKey,
     /// The name of the image, or of the entry point to which it is cut, for messages.
     pub(super) name: String,
-    pub(super) text: Text<'a>,
-    /// The SHA-256 of the PTX.
+    pub(super) code: Code<'a>,
+    /// The SHA-256 of the code.
     pub(super) digest: Digest,
     pub(super) entries: Vec<WantedEntry<'a>>,
 }
@@ -100,25 +100,37 @@ impl<'a> WantedEntry<'a> {
     }
 }
 
-/// The PTX of a module.
+/// The code of a module.
 #[derive(Clone, Debug)]
-pub(super) enum Text<'a> {
+pub(super) enum Code<'a> {
     /// Compressed in the program.
     #[cfg(feature = "kernels")]
     Kernel(KernelText),
     /// The kernel that fetches step parameters.
     StepParameters(String),
-    Custom(&'a str),
+    Custom(&'a ImageCode),
 }
 
 impl<'a> Wanted<'a> {
+    /// The machine code, if the caller gave it.
+    pub(super) fn machine_code(&self) -> Option<&'a [u8]> {
+        match self.code {
+            Code::Custom(ImageCode::MachineCode(code)) => Some(code),
+            _ => None,
+        }
+    }
+
     /// Returns the PTX. This may decompress it, so only compilation calls it.
+    ///
+    /// # Panics
+    /// If the caller gave machine code.
     pub(super) fn ptx(&self) -> Cow<'a, str> {
-        match &self.text {
+        match &self.code {
             #[cfg(feature = "kernels")]
-            Text::Kernel(text) => text.ptx(),
-            Text::StepParameters(ptx) => Cow::Owned(ptx.clone()),
-            Text::Custom(ptx) => Cow::Borrowed(ptx),
+            Code::Kernel(text) => text.ptx(),
+            Code::StepParameters(ptx) => Cow::Owned(ptx.clone()),
+            Code::Custom(ImageCode::Ptx(ptx)) => Cow::Borrowed(ptx),
+            Code::Custom(ImageCode::MachineCode(_)) => unreachable!("it needs no compilation"),
         }
     }
 
@@ -129,15 +141,15 @@ impl<'a> Wanted<'a> {
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };
         let (name, ptx) = (image.to_owned(), step_parameters::module(target).to_string());
         let entries = vec![WantedEntry::of_parameters(parameters, FETCH_STEP_PARAMETERS.entry())];
-        Self { key, name, digest: digest_of(&ptx), text: Text::StepParameters(ptx), entries }
+        Self { key, name, digest: digest_of(&ptx), code: Code::StepParameters(ptx), entries }
     }
 
     fn custom(required: &'a CustomRequirement) -> Self {
-        let CustomImage { name, ptx } = &required.image;
-        let digest = digest_of(ptx);
+        let CustomImage { name, code } = &required.image;
+        let digest = digest_of(code.bytes());
         let entries = required.entries.iter().map(|entry| WantedEntry::of_custom(entry)).collect();
         let key = ModuleKey { image: ImageKey::Custom { hash: digest }, entry: None };
-        Self { key, name: name.clone(), text: Text::Custom(ptx), digest, entries }
+        Self { key, name: name.clone(), code: Code::Custom(code), digest, entries }
     }
 
     /// Returns the modules of all kernels, then the custom ones. Only images in a bundle are whole.
@@ -159,12 +171,14 @@ impl<'a> Wanted<'a> {
         }
         for required in requirements.custom() {
             let wanted = Self::custom(required);
-            if let Some(target) = SmTarget::named_in(&wanted.ptx()) {
+            if let ImageCode::Ptx(ptx) = &required.image.code
+                && let Some(target) = SmTarget::named_in(ptx)
+            {
                 let wrong =
                     |source| PrewarmError::WrongTarget { image: wanted.name.clone(), source };
                 target.require(ImageForm::Ptx, device).map_err(wrong)?;
             }
-            // Two names for the same text are one image.
+            // Two names for the same code are one image.
             match all.iter_mut().find(|held: &&mut Self| held.key == wanted.key) {
                 Some(held) => held.entries.extend(wanted.entries),
                 None => all.push(wanted),

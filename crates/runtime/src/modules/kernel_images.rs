@@ -14,7 +14,7 @@ use retrograph_ptx::SmTarget;
 
 use super::cache::ModuleCache;
 use super::error::PrewarmError;
-use super::image::{ImageKey, ModuleKey, Text, Wanted, WantedEntry};
+use super::image::{Code, ImageKey, ModuleKey, Wanted, WantedEntry};
 use super::target::image_target;
 use crate::pass::Requirements;
 
@@ -62,7 +62,7 @@ impl KernelText {
             |&(kernel, entry): &(&Kernel, _)| WantedEntry::of_parameters(kernel.parameters, entry);
         let entries = entries.iter().map(of).collect();
         let key = ModuleKey { image: ImageKey::Embedded(image), entry };
-        Ok(Wanted { key, name, text: Text::Kernel(self), digest, entries })
+        Ok(Wanted { key, name, code: Code::Kernel(self), digest, entries })
     }
 }
 

@@ -13,6 +13,8 @@ use super::disk::DiskError;
 pub enum Source {
     /// Loaded before.
     Memory,
+    /// The caller's own machine code.
+    MachineCode,
     /// A bundle.
     Bundle,
     /// The cache on disk.
@@ -27,6 +29,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Memory => "memory",
+            Self::MachineCode => "machine code",
             Self::Bundle => "bundle",
             Self::Disk => "disk",
             Self::Jit => "jit",
@@ -165,7 +168,8 @@ impl PrewarmReport {
     /// The sources of the modules, such as `20 bundle, 1 jit`.
     pub fn sources(&self) -> String {
         use Source::*;
-        let counts = [Memory, Bundle, Disk, Jit, Worker].map(|source| (source, self.count(source)));
+        let counts = [Memory, MachineCode, Bundle, Disk, Jit, Worker];
+        let counts = counts.map(|source| (source, self.count(source)));
         let counts = counts.iter().filter(|(_, count)| *count > 0);
         counts.map(|(source, count)| format!("{count} {source}")).collect::<Vec<_>>().join(", ")
     }

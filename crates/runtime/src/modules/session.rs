@@ -101,11 +101,17 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Loads images from bundles and from disk, and compiles the others.
+    /// Loads images of machine code, from bundles and from disk, and compiles the others.
     fn load(&mut self, mine: Vec<Mine<'_, '_>>) -> Result<(), PrewarmError> {
         let (mut cold, mut space) = (Vec::new(), Vec::new());
         for (wanted, claim) in mine {
             let started = Instant::now();
+            if let Some(code) = wanted.machine_code() {
+                let loaded = Module::load_code(self.context(), code);
+                let module = claim.fulfil(loaded.map_err(|failure| failed(wanted, failure))?);
+                self.finish(wanted, &module, Source::MachineCode, started.elapsed())?;
+                continue;
+            }
             match self.load_stored(wanted, &mut space)? {
                 Some((module, source)) => {
                     let module = claim.fulfil(module);

@@ -42,12 +42,12 @@ impl Pass {
         }
     }
 
-    /// Checks that custom images of the same name have the same text.
+    /// Checks that custom images of the same name have the same code.
     fn check_image(&self, operation: &Operation) -> Result<(), PassError> {
         let OperationKind::Custom(launch) = &operation.kind else { return Ok(()) };
         let clashes = |held: &Operation| match &held.kind {
             OperationKind::Custom(held) => {
-                held.image.name == launch.image.name && held.image.ptx != launch.image.ptx
+                held.image.name == launch.image.name && held.image.code != launch.image.code
             }
             _ => false,
         };

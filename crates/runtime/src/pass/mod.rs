@@ -29,6 +29,7 @@ mod buffer;
 mod check;
 mod collective;
 mod controls;
+mod custom;
 mod declare;
 mod derived;
 mod dot;
@@ -56,11 +57,12 @@ pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
 pub use collective::CollectiveGroup;
 pub use controls::{ControlError, Controls};
+pub use custom::{CustomImage, CustomLaunch, ImageCode};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
 pub use gemm::LibraryGemm;
 pub use library::LibraryCall;
-pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind};
+pub use operation::{OpId, Operation, OperationKind};
 pub use plan::{MemoryPlan, Reuse};
 pub use requirements::{CustomRequirement, Requirements};
 
@@ -160,7 +162,7 @@ impl Pass {
         self.append(OperationKind::Fill { target, pattern })
     }
 
-    /// Appends the launch of an entry point of the caller's own PTX.
+    /// Appends the launch of an entry point of the caller's own image.
     ///
     /// # Safety
     /// The entry point must take exactly these arguments, and must access only the byte ranges of

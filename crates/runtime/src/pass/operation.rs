@@ -1,7 +1,6 @@
 //! The operations of a pass.
 
 use std::fmt;
-use std::sync::Arc;
 
 use retrograph_kernel_abi::Argument;
 use retrograph_kernel_abi::pdl;
@@ -12,6 +11,7 @@ use retrograph_ptx::SmTarget;
 
 use super::access::BufferAccess;
 use super::buffer::{BufferId, PassId};
+use super::custom::CustomLaunch;
 use super::library::LibraryCall;
 
 /// An operation of one pass: its position in the order of execution.
@@ -43,32 +43,6 @@ impl fmt::Display for OpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.index)
     }
-}
-
-/// The caller's own PTX, prewarmed with all kernels of a pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CustomImage {
-    /// The name, unique among the custom images of a pass.
-    pub name: String,
-    /// The PTX text.
-    pub ptx: Arc<str>,
-}
-
-/// A launch of an entry point of the caller's own PTX.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CustomLaunch {
-    /// The image that holds the entry point.
-    pub image: CustomImage,
-    /// The entry point.
-    pub entry: String,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads per block in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub shared_bytes: u32,
-    /// The arguments in the order of the entry's parameters.
-    pub arguments: Vec<Argument<BufferId>>,
 }
 
 /// The kind of an operation.

@@ -2,9 +2,10 @@
 
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
 
+use super::custom::CustomImage;
 #[cfg(feature = "kernels")]
 use super::kernel_requirements::KernelRequirements;
-use super::operation::{CustomImage, Operation, OperationKind};
+use super::operation::{Operation, OperationKind};
 
 /// The kernels and custom images that a pass launches, in the order of first use. Only the entry
 /// points that its launches choose for an SM target are looked up: a lookup costs about half as
@@ -49,8 +50,8 @@ impl Requirements {
     }
 
     fn add_custom(&mut self, image: &CustomImage, entry: &str) {
-        // Equal texts are one image, whatever their names.
-        let found = self.custom.iter_mut().find(|held| held.image.ptx == image.ptx);
+        // Equal codes are one image, whatever their names.
+        let found = self.custom.iter_mut().find(|held| held.image.code == image.code);
         match found {
             Some(held) if held.entries.iter().any(|known| known == entry) => {}
             Some(held) => held.entries.push(entry.to_owned()),

@@ -1,14 +1,12 @@
 //! The PTX images of the tests, prewarmed.
 
-use std::sync::Arc;
-
 use retrograph_runtime::{Context, CustomImage, Function, ModuleCache, Requirements, WarmModules};
 
 pub(crate) use retrograph_test_support::ptx::{BROKEN, SCALE, STORE};
 
 /// PTX as an image.
 pub(crate) fn image(name: &str, ptx: &str) -> CustomImage {
-    CustomImage { name: name.to_owned(), ptx: Arc::from(ptx) }
+    CustomImage::ptx(name, ptx)
 }
 
 /// One entry point of one image.

@@ -265,7 +265,7 @@ fn arguments_match_the_parameters_of_the_kernel() {
 fn one_image_name_means_one_image() {
     let mut pass = Pass::new("images");
     let launch = |ptx: &str| CustomLaunch {
-        image: CustomImage { name: "mine".to_owned(), ptx: ptx.into() },
+        image: CustomImage::ptx("mine", ptx),
         entry: "entry".to_owned(),
         grid: [1; 3],
         block: [1; 3],

@@ -1,12 +1,11 @@
 //! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
 //! These tests need no feature of the runtime.
 
-use std::sync::Arc;
-
+use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
 use retrograph_runtime::{
     Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LibraryCall, ModuleCache, Pass,
-    Policy, Program, Slice, Strategy,
+    Policy, PrewarmError, Program, Slice, Strategy,
 };
 use retrograph_test_support::device::{Device, device, device_of, simulated};
 use retrograph_test_support::ptx::SCALE;
@@ -23,13 +22,13 @@ struct Scaled {
 }
 
 impl Scaled {
-    fn new(ptx: &str) -> Self {
+    fn new(image: CustomImage) -> Self {
         let mut pass = Pass::new("scaled");
         let (x, y) = (pass.external("x", LEN), pass.external("y", LEN + 2));
         let (last, inner) = (pass.control("last"), pass.transient("inner", LEN));
         pass.copy(x, inner).unwrap();
         // SAFETY: the kernel scales the elements of its range.
-        unsafe { pass.custom(scale(ptx, inner)) }.unwrap();
+        unsafe { pass.custom(scale(image, inner)) }.unwrap();
         let copy = LibraryCall::new("library copy", |scope| {
             let (from, to) = (scope.range(0), scope.range(1));
             // SAFETY: both ranges are declared, of equal length, and in two buffers.
@@ -42,8 +41,8 @@ impl Scaled {
         Self { pass, x, y, last }
     }
 
-    /// Runs three steps with different controls.
-    fn check(&self, device: &Device, policy: Policy) {
+    /// Runs three steps with different controls, and returns the sources of the modules.
+    fn check(&self, device: &Device, policy: Policy) -> String {
         let cache = ModuleCache::new(&device.context);
         let modules = cache.prewarm(&self.pass.requirements(), |_| ()).unwrap();
         let input: Vec<f32> = (0..LEN).map(|at| at as f32).collect();
@@ -63,13 +62,14 @@ impl Scaled {
             expected.extend([1.0, last]);
             assert_eq!(y.download(&device.stream).unwrap(), expected, "{strategy:?}");
         }
+        modules.report().sources()
     }
 }
 
 /// Doubles the elements of `x`.
-fn scale(ptx: &str, x: Slice<f32>) -> CustomLaunch {
+fn scale(image: CustomImage, x: Slice<f32>) -> CustomLaunch {
     CustomLaunch {
-        image: CustomImage { name: "scale".to_owned(), ptx: Arc::from(ptx) },
+        image,
         entry: "scale".to_owned(),
         grid: [(x.len() as u32).div_ceil(128), 1, 1],
         block: [128, 1, 1],
@@ -80,15 +80,15 @@ fn scale(ptx: &str, x: Slice<f32>) -> CustomLaunch {
 
 #[test]
 fn a_pass_of_own_ptx_has_controls_and_library_calls() {
-    let scaled = Scaled::new(SCALE);
+    let scaled = Scaled::new(CustomImage::ptx("scale", SCALE));
     for policy in [Policy::Auto, Policy::Eager] {
-        scaled.check(&device(), policy);
+        assert_eq!(scaled.check(&device(), policy), "2 jit");
     }
 }
 
 #[test]
 fn a_device_older_than_every_kernel_runs_own_ptx() {
-    let scaled = Scaled::new(&SCALE.replace("sm_75", "sm_50"));
+    let scaled = Scaled::new(CustomImage::ptx("scale", SCALE.replace("sm_75", "sm_50")));
     for compute_capability in [(6, 1), (5, 0)] {
         let device = device_of(&simulated(Config { compute_capability, ..Config::default() }));
         for policy in [Policy::Auto, Policy::Eager] {
@@ -101,7 +101,25 @@ fn a_device_older_than_every_kernel_runs_own_ptx() {
 fn own_ptx_for_a_newer_target_is_refused_with_both_targets() {
     let config = Config { compute_capability: (6, 1), ..Config::default() };
     let cache = ModuleCache::new(&device_of(&simulated(config)).context);
-    let refused = cache.prewarm(&Scaled::new(SCALE).pass.requirements(), |_| ()).unwrap_err();
+    let refused = cache
+        .prewarm(&Scaled::new(CustomImage::ptx("scale", SCALE)).pass.requirements(), |_| ())
+        .unwrap_err();
     let text = refused.to_string();
     assert!(text.contains("sm_75") && text.contains("sm_61"), "{text}");
+}
+
+#[test]
+fn machine_code_of_an_own_kernel_is_loaded_without_compilation() {
+    let device = device();
+    let code = compile_ptx(&device.context, SCALE).unwrap();
+    let scaled = Scaled::new(CustomImage::machine_code("scale", code));
+    assert_eq!(scaled.check(&device, Policy::Auto), "1 machine code, 1 jit");
+}
+
+#[test]
+fn machine_code_that_the_driver_does_not_take_is_refused_by_name() {
+    let scaled = Scaled::new(CustomImage::machine_code("scale", *b"\x7fELF of no device"));
+    let cache = ModuleCache::new(&device().context);
+    let refused = cache.prewarm(&scaled.pass.requirements(), |_| ()).unwrap_err();
+    assert!(matches!(&refused, PrewarmError::Load { image, .. } if image == "scale"), "{refused}");
 }
