@@ -5,9 +5,9 @@
 //! of them once, in one module per family of kernels.
 //!
 //! The macro `parameters!` defines a parameter list as a struct. The source declares all its fields
-//! through [`Declarations`]; the launch fills them with the values of [`ArgumentTypes`] and converts
-//! the struct. Both therefore have the same list. A launch that omits a parameter, and a source that
-//! reads one that does not exist, do not compile. A [`Signature`] joins the list with the image and
+//! through [`Declarations`]; the launch fills them with values of [`ArgumentTypes`]. Both therefore
+//! have the same list. A launch that omits a parameter, and a source that reads one that does not
+//! exist, do not compile. A [`Signature`] joins the list with the image and
 //! the entry points.
 //!
 //! The values of a launch are [`Argument`]s, which name buffers by [`View`]s and declare how the

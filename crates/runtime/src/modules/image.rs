@@ -7,14 +7,11 @@ use retrograph_bundle::{Digest, digest_of};
 use retrograph_driver::{Function, Module, Result};
 use retrograph_kernel_abi::step_parameters::{self, FETCH_STEP_PARAMETERS};
 use retrograph_kernel_abi::{Parameter, Signature};
-use retrograph_ptx::{ImageForm, SmTarget};
+use retrograph_ptx::SmTarget;
 
-use super::cache::ModuleCache;
-use super::error::PrewarmError;
 #[cfg(feature = "kernels")]
-use super::kernel_images::{self, KernelText};
-use super::target::code_target;
-use crate::pass::{CustomImage, CustomRequirement, ImageCode, Requirements};
+use super::kernel_text::KernelText;
+use crate::pass::{CustomImage, CustomRequirement, ImageCode};
 
 /// The identity of an image on one device: an embedded one by name, a custom one by content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,7 +133,7 @@ impl<'a> Wanted<'a> {
 
     /// The image of the kernel that fetches step parameters. Its text is that of the embedded image
     /// of this name, so bundles with all kernels have its code.
-    fn step_parameters(target: SmTarget) -> Self {
+    pub(super) fn step_parameters(target: SmTarget) -> Self {
         let Signature { image, parameters, .. } = FETCH_STEP_PARAMETERS;
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };
         let (name, ptx) = (image.to_owned(), step_parameters::module(target).to_string());
@@ -144,46 +141,11 @@ impl<'a> Wanted<'a> {
         Self { key, name, digest: digest_of(&ptx), code: Code::StepParameters(ptx), entries }
     }
 
-    fn custom(required: &'a CustomRequirement) -> Self {
+    pub(super) fn custom(required: &'a CustomRequirement) -> Self {
         let CustomImage { name, code } = &required.image;
         let digest = digest_of(code.bytes());
         let entries = required.entries.iter().map(|entry| WantedEntry::of_custom(entry)).collect();
         let key = ModuleKey { image: ImageKey::Custom { hash: digest }, entry: None };
         Self { key, name: name.clone(), code: Code::Custom(code), digest, entries }
-    }
-
-    /// Returns the modules of all kernels, then the custom ones. Only images in a bundle are whole.
-    ///
-    /// # Errors
-    /// [`PrewarmError::NoImage`], [`PrewarmError::WrongTarget`] or
-    /// [`PrewarmError::UnsupportedDevice`].
-    pub(super) fn all(
-        requirements: &'a Requirements,
-        cache: &ModuleCache,
-    ) -> Result<Vec<Self>, PrewarmError> {
-        let context = cache.context();
-        let device = context.device_target();
-        let mut all = Vec::new();
-        #[cfg(feature = "kernels")]
-        all.extend(kernel_images::required(requirements, cache)?);
-        if requirements.fetches_parameters() {
-            all.push(Self::step_parameters(code_target(context)));
-        }
-        for required in requirements.custom() {
-            let wanted = Self::custom(required);
-            if let ImageCode::Ptx(ptx) = &required.image.code
-                && let Some(target) = SmTarget::named_in(ptx)
-            {
-                let wrong =
-                    |source| PrewarmError::WrongTarget { image: wanted.name.clone(), source };
-                target.require(ImageForm::Ptx, device).map_err(wrong)?;
-            }
-            // Two names for the same code are one image.
-            match all.iter_mut().find(|held: &&mut Self| held.key == wanted.key) {
-                Some(held) => held.entries.extend(wanted.entries),
-                None => all.push(wanted),
-            }
-        }
-        Ok(all)
     }
 }

@@ -35,9 +35,12 @@ mod image;
 mod job;
 #[cfg(feature = "kernels")]
 mod kernel_images;
+#[cfg(feature = "kernels")]
+mod kernel_text;
 mod prewarm;
 mod progress;
 mod report;
+mod required;
 mod session;
 mod stored;
 mod sync;

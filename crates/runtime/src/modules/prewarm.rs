@@ -4,9 +4,9 @@ use retrograph_driver::nvtx;
 
 use super::cache::ModuleCache;
 use super::error::PrewarmError;
-use super::image::Wanted;
 use super::progress::Progress;
 use super::report::PrewarmReport;
+use super::required;
 use super::session::Session;
 use super::target::code_target;
 use super::warm::WarmModules;
@@ -35,7 +35,7 @@ impl ModuleCache {
         let _range = nvtx::range(c"retrograph: prewarm");
         self.context().bind_outside_capture("prewarming")?;
         let (free_before, _) = self.context().mem_get_info()?;
-        let wanted = Wanted::all(requirements, self)?;
+        let wanted = required::modules(requirements, self)?;
         let mut session = Session::new(self, wanted.len(), &mut progress);
         self.flights().settle(wanted.iter().collect(), &mut session)?;
         let (functions, images, warnings) = session.into_parts();

@@ -9,8 +9,8 @@ const OLDEST: SmTarget = SmTarget::portable(50);
 /// A device that is older than every SM target for which `retrograph-kernels` has kernels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{device} has compute capability {major}.{minor}, but the kernels of retrograph-kernels need {} \
-     or newer; use a newer device, or launch only your own PTX",
+    "{device} has compute capability {major}.{minor}, but the kernels of retrograph-kernels need \
+     {} or newer; use a newer device, or launch only your own PTX",
     SmTarget::GENERATED[0]
 )]
 pub struct UnsupportedDevice {

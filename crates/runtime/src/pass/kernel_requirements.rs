@@ -3,8 +3,7 @@
 use retrograph_kernels::{Kernel, Launch, Problem, images};
 use retrograph_ptx::SmTarget;
 
-use super::BufferId;
-use super::requirements::{Requirements, each_once};
+use super::buffer::BufferId;
 
 /// Required kernels, in the order of first use.
 #[derive(Clone, Debug, Default)]
@@ -25,38 +24,33 @@ impl KernelRequirements {
         self.add(Embedded::Launch(launch.kernel(), *launch.problem()));
     }
 
+    /// Adds every entry point of `kernel`.
+    pub(super) fn add_whole(&mut self, kernel: &'static Kernel) {
+        self.add(Embedded::Whole(kernel));
+    }
+
     /// Adds the requirements of `other`.
     pub(super) fn extend(&mut self, other: &Self) {
         other.0.iter().for_each(|embedded| self.add(*embedded));
     }
 
-    /// The images that hold the kernels.
-    pub(super) fn images(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|embedded| embedded.kernel().image)
+    /// The kernels.
+    pub(super) fn kernels(&self) -> impl Iterator<Item = &'static Kernel> {
+        self.0.iter().map(|embedded| embedded.kernel())
+    }
+
+    /// The entry points that are launched on `target`, with their kernels.
+    pub(super) fn entries(
+        &self,
+        target: SmTarget,
+    ) -> impl Iterator<Item = (&'static Kernel, &'static str)> {
+        self.0.iter().flat_map(move |embedded| embedded.entries(target))
     }
 
     fn add(&mut self, embedded: Embedded) {
         if !self.0.contains(&embedded) {
             self.0.push(embedded);
         }
-    }
-}
-
-/// With the feature `kernels`.
-impl Requirements {
-    /// Adds a kernel with all its entry points, for launches without a pass.
-    pub fn insert(&mut self, kernel: &'static Kernel) {
-        self.kernels.add(Embedded::Whole(kernel));
-    }
-
-    /// The kernels of `retrograph-kernels`, each once.
-    pub fn kernels(&self) -> Vec<&'static Kernel> {
-        each_once(self.kernels.0.iter().map(|embedded| embedded.kernel()))
-    }
-
-    /// The entry points of these kernels that are launched on `target`, each once.
-    pub fn entries(&self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
-        each_once(self.kernels.0.iter().flat_map(|embedded| embedded.entries(target)))
     }
 }
 

@@ -1,6 +1,10 @@
 //! Requirements: the kernels and images to prewarm for a pass.
 
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
+#[cfg(feature = "kernels")]
+use retrograph_kernels::Kernel;
+#[cfg(feature = "kernels")]
+use retrograph_ptx::SmTarget;
 
 use super::custom::CustomImage;
 #[cfg(feature = "kernels")]
@@ -13,7 +17,7 @@ use super::operation::{Operation, OperationKind};
 #[derive(Clone, Debug, Default)]
 pub struct Requirements {
     #[cfg(feature = "kernels")]
-    pub(super) kernels: KernelRequirements,
+    kernels: KernelRequirements,
     custom: Vec<CustomRequirement>,
     /// Whether a pass has controls.
     fetches_parameters: bool,
@@ -71,7 +75,7 @@ impl Requirements {
     pub fn images(&self) -> Vec<&'static str> {
         let fetch = self.fetches_parameters.then_some(FETCH_STEP_PARAMETERS.image);
         #[cfg(feature = "kernels")]
-        let kernels = self.kernels.images();
+        let kernels = self.kernels.kernels().map(|kernel| kernel.image);
         #[cfg(not(feature = "kernels"))]
         let kernels = [];
         each_once(fetch.into_iter().chain(kernels))
@@ -101,8 +105,27 @@ impl Requirements {
     }
 }
 
+/// With the feature `kernels`.
+#[cfg(feature = "kernels")]
+impl Requirements {
+    /// Adds a kernel with all its entry points, for launches without a pass.
+    pub fn insert(&mut self, kernel: &'static Kernel) {
+        self.kernels.add_whole(kernel);
+    }
+
+    /// The kernels of `retrograph-kernels`, each once.
+    pub fn kernels(&self) -> Vec<&'static Kernel> {
+        each_once(self.kernels.kernels())
+    }
+
+    /// The entry points of these kernels that are launched on `target`, each once.
+    pub fn entries(&self, target: SmTarget) -> Vec<(&'static Kernel, &'static str)> {
+        each_once(self.kernels.entries(target))
+    }
+}
+
 /// Returns the items in the order of first occurrence.
-pub(super) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in all {
         if !once.contains(&one) {

@@ -1,11 +1,12 @@
 //! The control ring: slots in pinned memory from which the device fetches the controls of a step.
 //!
 //! The first operation of a step is a kernel that fetches the next slot
-//! ([`step_parameters`](retrograph_kernel_abi::step_parameters)). The driver copies no data, so apart from making the context current,
-//! a step is one call. Host stores before a launch are visible to its kernels: streams and events
-//! order accesses to mapped memory (CUDA C++ Programming Guide, "Mapped Memory"), and volatile
-//! accesses are strong and of system scope (PTX ISA, "Memory Consistency Model"). Pinned memory has
-//! the same address on the device (CUDA driver API, "Unified Addressing").
+//! ([`step_parameters`](retrograph_kernel_abi::step_parameters)). The driver copies no data, so
+//! apart from making the context current, a step is one call. Host stores before a launch are
+//! visible to its kernels: streams and events order accesses to mapped memory (CUDA C++ Programming
+//! Guide, "Mapped Memory"), and volatile accesses are strong and of system scope (PTX ISA, "Memory
+//! Consistency Model"). Pinned memory has the same address on the device (CUDA driver API, "Unified
+//! Addressing").
 //!
 //! The device counts its fetches in the same memory. A slot is rewritten only after it was fetched;
 //! the host reads the count when it runs out of slots, so no event is needed. If the count does not
