@@ -62,10 +62,8 @@ pub use retrograph_driver::{
     version,
 };
 
-/// The arguments of a [`CustomLaunch`], and the elements of a [`Slice`].
-pub use retrograph_kernel_abi::{
-    Access, Argument, BufferArgument, Cell, DType, Element, TensorMapArgument, View,
-};
+/// The arguments of a [`CustomLaunch`].
+pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell, DType, TensorMapArgument};
 pub use retrograph_ptx::SmTarget;
 
 pub use explain::Explanation;

@@ -51,7 +51,10 @@ mod requirements;
 
 use std::sync::Arc;
 
-use retrograph_kernel_abi::{Access, BufferArgument, Element};
+use retrograph_kernel_abi::{Access, BufferArgument};
+
+/// The elements of a [`Slice`].
+pub use retrograph_kernel_abi::Element;
 
 pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
