@@ -27,6 +27,7 @@ mod rewrite;
 mod settings;
 mod stream;
 mod template;
+mod today;
 
 use std::path::Path;
 

@@ -1,11 +1,7 @@
 //! The environment of chat templates: functions and syntax of `transformers`.
 
-use super::operators;
+use super::{operators, today};
 use minijinja::{Environment, Error, ErrorKind};
-
-/// The date in templates: the default of Llama's templates without a clock. A fixed date gives the
-/// same conversation the same tokens.
-const TODAY: jiff::civil::DateTime = jiff::civil::datetime(2024, 7, 26, 0, 0, 0, 0);
 
 /// Returns an environment with the functions and methods of `transformers`.
 pub(super) fn environment() -> Environment<'static> {
@@ -21,7 +17,7 @@ fn raise_exception(message: String) -> Result<String, Error> {
 }
 
 fn strftime_now(format: &str) -> Result<String, Error> {
-    jiff::fmt::strtime::format(format, TODAY)
+    today::formatted(format)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
