@@ -25,15 +25,18 @@ pub(crate) fn advisories() -> anyhow::Result<()> {
 /// Runs checks of cargo-deny on the workspace, the examples and the fuzz targets.
 fn deny_each(checks: &[&str]) -> anyhow::Result<()> {
     let program = toolchain::cargo_deny()?;
-    let mut manifests = vec![root().join("Cargo.toml"), root().join("fuzz/Cargo.toml")];
-    manifests.extend(examples::folders()?.iter().map(|folder| folder.join("Cargo.toml")));
-    for manifest in manifests {
+    let folders = [root().to_owned(), root().join("fuzz")];
+    for folder in folders.into_iter().chain(examples::folders()?) {
         let mut command = Command::new(&program);
-        command.arg("--manifest-path").arg(&manifest).args(["--all-features", "--locked"]);
+        command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
+        command.args(["--all-features", "--locked"]);
         command.arg("--config").arg(root().join("deny.toml")).arg("check");
         // Not every workspace has every allowed license.
         command.args(["--allow", "license-not-encountered"]);
-        command.args(["--allow", "license-exception-not-encountered"]).args(checks);
+        command.args(["--allow", "license-exception-not-encountered"]);
+        // The workspace has every version that is skipped.
+        let skips = if folder == root() { "--deny" } else { "--allow" };
+        command.args([skips, "unmatched-skip", skips, "unnecessary-skip"]).args(checks);
         check(command)?;
     }
     Ok(())

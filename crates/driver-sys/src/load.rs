@@ -1,5 +1,6 @@
 //! Finding the driver at run time.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 
@@ -102,7 +103,7 @@ impl DriverTable {
             match unsafe { open(name.as_ref()) } {
                 // SAFETY: a library of these names has functions of the driver's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },
-                Err(error) => tried.push(((*name).to_owned(), error.to_string())),
+                Err(error) => tried.push(((*name).to_owned(), reason(&error))),
             }
         }
         Err(LoadError::NotFound { tried })
@@ -122,7 +123,7 @@ impl DriverTable {
         match unsafe { open(path) } {
             // SAFETY: the caller guarantees the signatures.
             Ok(library) => unsafe { Self::from_library(&name, library) },
-            Err(error) => Err(LoadError::NotFound { tried: vec![(name, error.to_string())] }),
+            Err(error) => Err(LoadError::NotFound { tried: vec![(name, reason(&error))] }),
         }
     }
 
@@ -187,4 +188,9 @@ impl DriverTable {
 unsafe fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
     // SAFETY: passed on from the caller.
     unsafe { libloading::Library::new(path) }
+}
+
+/// Returns the message of the dynamic loader, which the error itself only carries as its source.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -61,6 +61,8 @@ fn a_chosen_file_that_cannot_be_loaded_says_why() {
     let [(name, reason)] = &tried[..] else { panic!("{tried:?}") };
     assert_eq!(name, &file.display().to_string());
     assert!(error.to_string().contains(reason) && error.to_string().contains(name), "{error}");
+    // The dynamic loader names the file.
+    assert!(reason.contains(name), "{reason}");
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

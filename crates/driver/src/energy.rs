@@ -28,7 +28,7 @@ impl Functions {
         NAMES.iter().find_map(|name| {
             // SAFETY: the name denotes a library of the driver, whose initializers do nothing
             // until `nvmlInit_v2`.
-            let library = unsafe { Library::new(name) }.ok()?;
+            let library = unsafe { Library::new(*name) }.ok()?;
             // SAFETY: these are the signatures of nvml.h since CUDA 10.
             let functions = unsafe {
                 let init = *library.get::<Init>(b"nvmlInit_v2\0").ok()?;

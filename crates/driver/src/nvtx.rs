@@ -34,7 +34,7 @@ impl Functions {
         let found = NAMES.iter().find_map(|name| {
             // SAFETY: the name denotes an NVIDIA library whose initializers only look for a
             // profiler.
-            let library = unsafe { Library::new(name) }.ok()?;
+            let library = unsafe { Library::new(*name) }.ok()?;
             // SAFETY: these are the signatures of both functions in every version of nvToolsExt.h.
             let functions = unsafe {
                 let push = *library.get::<Push>(b"nvtxRangePushA\0").ok()?;

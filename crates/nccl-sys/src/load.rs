@@ -1,5 +1,6 @@
 //! Finding NCCL at run time.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 
@@ -93,10 +94,10 @@ impl NcclTable {
         let mut tried = Vec::new();
         for name in LIBRARY_NAMES {
             // SAFETY: these names belong to NCCL, whose initializers are safe to run.
-            match unsafe { libloading::Library::new(name) } {
+            match unsafe { libloading::Library::new(*name) } {
                 // SAFETY: a library of these names has functions of NCCL's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },
-                Err(error) => tried.push(((*name).to_owned(), error.to_string())),
+                Err(error) => tried.push(((*name).to_owned(), reason(&error))),
             }
         }
         Err(LoadError::NotFound { tried })
@@ -116,7 +117,7 @@ impl NcclTable {
         match unsafe { libloading::Library::new(path) } {
             // SAFETY: the caller guarantees the signatures.
             Ok(library) => unsafe { Self::from_library(&name, library) },
-            Err(error) => Err(LoadError::NotFound { tried: vec![(name, error.to_string())] }),
+            Err(error) => Err(LoadError::NotFound { tried: vec![(name, reason(&error))] }),
         }
     }
 
@@ -175,6 +176,11 @@ impl NcclTable {
     }
 }
 
+/// Returns the message of the dynamic loader, which the error itself only carries as its source.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +222,9 @@ mod tests {
     fn a_missing_library_says_how_to_get_it() {
         // SAFETY: there is no such library, so nothing runs.
         let error = unsafe { NcclTable::load_from(Path::new("no/libnccl.so.2")) }.unwrap_err();
+        let LoadError::NotFound { tried } = &error else { panic!("{error}") };
+        // The dynamic loader names the file.
+        assert!(tried[0].1.contains("no/libnccl.so.2"), "{tried:?}");
         let text = error.to_string();
         assert!(text.contains("no/libnccl.so.2") && text.contains("nvidia-nccl-cu13"), "{text}");
     }

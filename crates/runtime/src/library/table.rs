@@ -1,5 +1,6 @@
 //! FFI to cuBLAS: the functions in use, loading, and status codes.
 
+use std::error::Error as _;
 use std::ffi::{c_int, c_void};
 
 use retrograph_driver::{Error, Result};
@@ -64,13 +65,12 @@ impl CublasTable {
     /// The library is cuBLAS: its initializers run, and its functions have these signatures.
     pub(super) unsafe fn open(name: &std::path::Path) -> Result<Self, String> {
         // SAFETY: passed on from the caller.
-        let library =
-            unsafe { libloading::Library::new(name) }.map_err(|cause| cause.to_string())?;
+        let library = unsafe { libloading::Library::new(name) }.map_err(reason)?;
         macro_rules! symbol {
             ($name:literal) => {
                 // SAFETY: the caller promises that a function of this name has the signature of
                 // the field that it is stored in.
-                *unsafe { library.get($name) }.map_err(|cause| cause.to_string())?
+                *unsafe { library.get($name) }.map_err(reason)?
             };
         }
         let table = Self {
@@ -86,6 +86,11 @@ impl CublasTable {
         std::mem::forget(library);
         Ok(table)
     }
+}
+
+/// Returns the message of the dynamic loader, which the error itself only carries as its source.
+fn reason(error: libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Converts the status of the function `call` into a result.
