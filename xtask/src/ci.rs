@@ -45,7 +45,10 @@ const JOBS: &[Job] = &[
     ("main-job", main_job),
     ("bench", bench::check),
     ("ecosystem", ecosystem::run),
-    ("package", packages::package),
+    ("package", || {
+        packages::package()?;
+        packages::publish_dry()
+    }),
 ];
 
 /// Jobs that `all` leaves out: they need network access beyond package registries, take long to

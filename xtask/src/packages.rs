@@ -3,7 +3,7 @@
 
 mod readmes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -34,6 +34,10 @@ impl Package {
     /// Name and version, as in the name of the archive.
     fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
     }
 
     pub(crate) fn is_library(&self) -> bool {
@@ -71,12 +75,21 @@ pub(crate) fn selection() -> anyhow::Result<Vec<String>> {
 }
 
 /// Packages all published packages and compiles libraries, programs and examples from the archives,
-/// with dependencies also from archives. Not tests, which need packages that are not published.
+/// with dependencies also from archives.
 pub(crate) fn package() -> anyhow::Result<()> {
     let directory = unpack(&published()?)?;
     let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
     build.args(profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
     check(build)
+}
+
+/// Does everything that publishing does, except for compiling, which [`package`] does, and for
+/// uploading.
+pub(crate) fn publish_dry() -> anyhow::Result<()> {
+    let flags = ["publish", "--dry-run", "--no-verify", "--allow-dirty", "--locked"];
+    let mut publish = command("cargo", &flags);
+    publish.args(selection()?);
+    check(publish)
 }
 
 /// Follows the README of each library, with the packages from their archives.
@@ -182,7 +195,7 @@ fn sets<'a>(names: impl Iterator<Item = &'a String>) -> Vec<Vec<&'a str>> {
 
 /// Returns what a package lacks for a registry and docs.rs.
 pub(crate) fn complaints(package: &Package) -> Vec<String> {
-    let directory = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+    let directory = package.folder();
     let mut missing = Vec::new();
     for file in ["LICENSE-MIT", "LICENSE-APACHE"] {
         if !directory.join(file).is_file() {

@@ -1,5 +1,7 @@
 //! A release: version, changelog entry, tag, publication. All packages share one version.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, output, root};
@@ -19,8 +21,7 @@ const UNRELEASED: &str = "## [Unreleased]\n";
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let version = &arguments.version;
     let today = output(command("date", &["-u", "+%F"]))?;
-    let changelog = root().join("CHANGELOG.md");
-    let entry = entry(&std::fs::read_to_string(&changelog)?, version, today.trim())?;
+    let changelogs = changelogs(version, today.trim())?;
     let manifest = root().join("Cargo.toml");
     let bumped = bumped(&std::fs::read_to_string(&manifest)?, version)?;
     let tag = format!("v{version}");
@@ -34,10 +35,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     tidy::run()?;
     if !arguments.execute {
         packages::package()?;
+        packages::publish_dry()?;
         println!("dry run: {tag} can be released; `--execute` writes, commits, tags and publishes");
         return Ok(());
     }
-    std::fs::write(changelog, entry)?;
+    for (path, text) in changelogs {
+        std::fs::write(path, text)?;
+    }
     std::fs::write(manifest, bumped)?;
     check(command("cargo", &["update", "--workspace"]))?;
     for folder in examples::folders()? {
@@ -56,17 +60,38 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The changelog with its unreleased entries under the version.
-fn entry(text: &str, version: &str, date: &str) -> anyhow::Result<String> {
-    let (before, after) = text.split_once(UNRELEASED).context("no `## [Unreleased]` in it")?;
-    let unreleased = after.split("\n## [").next().unwrap_or_default();
-    if unreleased.trim().is_empty() {
-        bail!("CHANGELOG.md has no unreleased entry; describe the release first");
+/// The changelogs of the workspace and of packages that have one, with their unreleased entries
+/// under the version. A package without unreleased entries has nothing to move.
+fn changelogs(version: &str, date: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let mut changelogs = Vec::new();
+    let folders = packages::published()?.into_iter().map(|package| package.folder().to_owned());
+    for folder in std::iter::once(root().to_owned()).chain(folders) {
+        let path = folder.join("CHANGELOG.md");
+        if !path.is_file() {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path)?;
+        let moved = entry(&text, version, date);
+        match moved.with_context(|| path.display().to_string())? {
+            Some(moved) => changelogs.push((path, moved)),
+            None if folder == root() => {
+                bail!("{} has no unreleased entry; describe the release first", path.display())
+            }
+            None => {}
+        }
     }
+    Ok(changelogs)
+}
+
+/// The changelog with its unreleased entries under the version, if it has any.
+fn entry(text: &str, version: &str, date: &str) -> anyhow::Result<Option<String>> {
+    let (before, after) = text.split_once(UNRELEASED).context("it has no `## [Unreleased]`")?;
     if after.contains(&format!("## [{version}]")) {
-        bail!("CHANGELOG.md has an entry for {version} already");
+        bail!("it has an entry for {version} already");
     }
-    Ok(format!("{before}{UNRELEASED}\n## [{version}] - {date}\n{after}"))
+    let unreleased = after.split("\n## [").next().unwrap_or_default();
+    let moved = || format!("{before}{UNRELEASED}\n## [{version}] - {date}\n{after}");
+    Ok((!unreleased.trim().is_empty()).then(moved))
 }
 
 /// The workspace's manifest with another version of its packages.
@@ -111,9 +136,19 @@ mod tests {
         let text = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.1.0] - 2026-01-01\n";
         let expected = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-02-03\n\n- New.\n\n\
                         ## [0.1.0] - 2026-01-01\n";
-        assert_eq!(entry(text, "0.2.0", "2026-02-03").unwrap(), expected);
-        assert!(entry(expected, "0.3.0", "2026-02-04").unwrap_err().to_string().contains("no un"));
+        assert_eq!(entry(text, "0.2.0", "2026-02-03").unwrap().unwrap(), expected);
+        assert_eq!(entry(expected, "0.3.0", "2026-02-04").unwrap(), None);
         assert!(entry(text, "0.1.0", "2026-02-04").unwrap_err().to_string().contains("already"));
+    }
+
+    #[test]
+    fn packages_with_a_changelog_of_their_own_are_released_with_the_workspace() {
+        let changelogs = changelogs("4000.0.0", "2026-02-03").unwrap();
+        for path in ["CHANGELOG.md", "crates/driver-sys/CHANGELOG.md"] {
+            let (_, text) = changelogs.iter().find(|(it, _)| *it == root().join(path)).unwrap();
+            let (unreleased, _) = text.split_once("\n## [4000.0.0] - 2026-02-03\n").unwrap();
+            assert!(unreleased.ends_with(UNRELEASED), "{path}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checks of the documentation: local links lead to existing files and headings, tests and paths
-//! that a page names exist, and the page of kernels lists every kernel and counts images correctly.
+//! that a page names exist, the page of kernels lists every kernel, and pages count images
+//! correctly.
 
 use std::collections::HashSet;
 use std::fs;
@@ -37,6 +38,7 @@ pub(super) fn check(root: &Path, files: &[&Path], complaints: &mut Vec<String>) 
         }
     }
     kernels(&read(Path::new(KERNELS_PAGE)), complaints);
+    assembled(&read(Path::new(CONTRIBUTING)), complaints);
 }
 
 /// Folders at the start of a path in a page.
@@ -73,6 +75,21 @@ fn kernels(text: &str, complaints: &mut Vec<String>) {
     ];
     for claim in claims.into_iter().filter(|claim| !text.contains(claim.as_str())) {
         complaints.push(format!("{KERNELS_PAGE}: does not say \"{claim}\", which is true now"));
+    }
+}
+
+/// The page that counts the calls of `ptxas`.
+const CONTRIBUTING: &str = "CONTRIBUTING.md";
+
+/// Reports a wrong count of the images that `prewarm` assembles.
+fn assembled(text: &str, complaints: &mut Vec<String>) {
+    let (images, targets) =
+        (retrograph_kernels::images::names().count(), SmTarget::GENERATED.len());
+    let all = images * targets;
+    let claim = format!("{all} images, {images} for each of {targets} SM targets");
+    // Lines end anywhere.
+    if !text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&claim) {
+        complaints.push(format!("{CONTRIBUTING}: does not say \"{claim}\", which is true now"));
     }
 }
 
