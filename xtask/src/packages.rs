@@ -1,5 +1,5 @@
-//! Checks of the published packages: required contents, builds from archives, READMEs, and builds
-//! with every set of features.
+//! Checks of the published packages: required contents, builds from archives, READMEs,
+//! examples, and builds with every set of features.
 
 mod readmes;
 
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Deserialize;
 
+use crate::examples;
 use crate::workspace::{check, command, output, profiles, root, target_dir};
 
 /// A package of the workspace that is published.
@@ -92,11 +93,14 @@ pub(crate) fn publish_dry() -> anyhow::Result<()> {
     check(publish)
 }
 
-/// Follows the README of each library, with the packages from their archives.
+/// Follows the README of each library, and runs copies of the examples, with the packages from
+/// their archives.
 pub(crate) fn readmes() -> anyhow::Result<()> {
     let packages = published()?;
     let directory = unpack(&packages)?;
-    readmes::follow(&packages, &directory)
+    let examples = examples::copy(&directory)?;
+    readmes::follow(&packages, &directory, &examples)?;
+    examples::run_copies(&directory, &examples)
 }
 
 /// Packages `packages` and unpacks the archives into a workspace. Returns its folder.
@@ -122,10 +126,10 @@ fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
     Ok(directory)
 }
 
-/// A workspace of unpacked archives and of the packages `readmes`.
-fn unpacked_manifest(packages: &[Package], readmes: &[String]) -> String {
+/// A workspace of unpacked archives and of the packages `others`.
+fn unpacked_manifest(packages: &[Package], others: &[String]) -> String {
     let archives = packages.iter().map(Package::id);
-    let members: Vec<_> = archives.chain(readmes.iter().cloned()).collect();
+    let members: Vec<_> = archives.chain(others.iter().cloned()).collect();
     let patch = |package: &Package| format!("{} = {{ path = {:?} }}\n", package.name, package.id());
     let patches: String = packages.iter().map(patch).collect();
     format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}")

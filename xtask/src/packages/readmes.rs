@@ -28,8 +28,13 @@ struct Steps {
     programs: Vec<String>,
 }
 
-/// Follows the README of every library, in the workspace `unpacked` of the archives.
-pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()> {
+/// Follows the README of every library, in the workspace `unpacked` of the archives and of the
+/// packages `others`.
+pub(super) fn follow(
+    packages: &[Package],
+    unpacked: &Path,
+    others: &[String],
+) -> anyhow::Result<()> {
     let build = |package: &str| {
         let mut build = command("cargo", &["build", "-p", package]);
         build.args(profiles()).current_dir(unpacked).env("CARGO_TARGET_DIR", target_dir());
@@ -44,7 +49,8 @@ pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()
         write(&unpacked.join(&name), &name, &steps, packages)?;
         followed.push((name, steps));
     }
-    let names: Vec<_> = followed.iter().map(|(name, _)| name.clone()).collect();
+    let names = followed.iter().map(|(name, _)| name.clone());
+    let names: Vec<_> = names.chain(others.iter().cloned()).collect();
     fs::write(unpacked.join("Cargo.toml"), unpacked_manifest(packages, &names))?;
     build("retrograph-sim")?;
     let simulator = target_dir().join("debug/retrograph-sim");
