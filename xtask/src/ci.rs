@@ -57,6 +57,7 @@ const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
     ("release", release),
     ("readmes", packages::readmes),
+    ("archive-tests", packages::archive_tests),
     ("feature-powerset", packages::feature_powerset),
     ("docs-rs", packages::docs_rs),
     ("advisories", dependencies::advisories),

@@ -1,4 +1,4 @@
-//! Checks of the published packages: required contents, builds from archives, READMEs,
+//! Checks of the published packages: required contents, builds and tests from archives, READMEs,
 //! examples, and builds with every set of features.
 
 mod readmes;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use crate::examples;
-use crate::workspace::{check, command, output, profiles, root, target_dir};
+use crate::workspace::{check, command, output, own_profiles, profiles, root, target_dir};
 
 /// A package of the workspace that is published.
 #[derive(Debug, Deserialize)]
@@ -91,6 +91,15 @@ pub(crate) fn publish_dry() -> anyhow::Result<()> {
     let mut publish = command("cargo", &flags);
     publish.args(selection()?);
     check(publish)
+}
+
+/// Runs the tests in the archives: unit tests and documentation of all packages, and the folder
+/// `tests` of those that need no package that is not published.
+pub(crate) fn archive_tests() -> anyhow::Result<()> {
+    let directory = unpack(&published()?)?;
+    let mut tests = command("cargo", &["test", "--workspace"]);
+    tests.args(own_profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
+    check(tests)
 }
 
 /// Follows the README of each library, and runs copies of the examples, with the packages from

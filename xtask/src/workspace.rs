@@ -24,19 +24,21 @@ pub(crate) const BUILD_PROGRAMS: &[&str] =
     &["build", "--workspace", "--bins", "--examples", "--locked"];
 
 /// Flags that give a build in another workspace the profiles of this one, so that it shares
-/// dependencies and its build scripts are fast. Crates that are hot only in tests are not
-/// optimized: compiling them would take longer than running small programs.
+/// dependencies and its build scripts are fast.
+pub(crate) fn own_profiles() -> Vec<String> {
+    vec!["--config".to_owned(), root().join("Cargo.toml").display().to_string()]
+}
+
+/// Like [`own_profiles`], but crates that are hot only in tests are not optimized: compiling them
+/// would take longer than running small programs.
 pub(crate) fn profiles() -> Vec<String> {
     let slow = ["retrograph-ptx-exec", "regex-automata", "tokenizers"];
     // Many units are compiled in parallel; without optimization they cost nothing else.
     let unoptimized = slow.into_iter().flat_map(|name| {
         ["opt-level=0", "codegen-units=256"].map(|it| format!("profile.dev.package.{name}.{it}"))
     });
-    let manifest = root().join("Cargo.toml").display().to_string();
-    std::iter::once(manifest)
-        .chain(unoptimized)
-        .flat_map(|it| ["--config".to_owned(), it])
-        .collect()
+    let flags = unoptimized.flat_map(|it| ["--config".to_owned(), it]);
+    own_profiles().into_iter().chain(flags).collect()
 }
 
 /// A command that runs in the workspace root.

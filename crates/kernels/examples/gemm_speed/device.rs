@@ -6,7 +6,7 @@
 //! If the folder `RETROGRAPH_PTX_DIR` has a file `<image>.ptx`, it replaces the embedded image, to
 //! time changes of a kernel source without rebuilding this program.
 
-#[path = "../../tests/it/argument_bytes.rs"]
+#[path = "argument_bytes.rs"]
 mod argument_bytes;
 
 use std::cell::RefCell;

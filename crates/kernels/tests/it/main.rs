@@ -1,6 +1,7 @@
 //! Every kernel against its reference, on the simulated device or on a GPU; see [`harness`].
 
 mod adamw;
+#[path = "../../examples/gemm_speed/argument_bytes.rs"]
 mod argument_bytes;
 mod attention;
 mod attention_bounds;
