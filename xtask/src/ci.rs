@@ -60,6 +60,7 @@ const SEPARATE_JOBS: &[Job] = &[
     ("archive-tests", packages::archive_tests),
     ("feature-powerset", packages::feature_powerset),
     ("docs-rs", packages::docs_rs),
+    ("msrv", msrv),
     ("advisories", dependencies::advisories),
     ("semver", dependencies::semver),
     ("aarch64", || {
@@ -70,6 +71,18 @@ const SEPARATE_JOBS: &[Job] = &[
 
 /// The GPU jobs: a machine with cargo builds the archive, a machine with a GPU runs it.
 const GPU_JOBS: &[Job] = &[("gpu-archive", gpu_archive), ("gpu-test", gpu_test)];
+
+/// The jobs that a workflow must name, with its file: `ci.yml` takes the names of the others from
+/// `cargo xtask ci list`.
+pub(crate) fn named_jobs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of = |file, jobs: &'static [Job]| jobs.iter().map(move |(name, _)| (file, *name));
+    of("ci.yml", SEPARATE_JOBS).chain(of("gpu.yml", GPU_JOBS))
+}
+
+/// The names of all jobs.
+pub(crate) fn job_names() -> impl Iterator<Item = &'static str> {
+    JOBS.iter().chain(SEPARATE_JOBS).chain(GPU_JOBS).map(|(name, _)| *name)
+}
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.job == "list" {
@@ -194,6 +207,17 @@ fn unchecked() -> anyhow::Result<()> {
     }
     command.args(["--", "arguments::", "buffers::", "refusals::", "pass::buffer::"]);
     check(command)
+}
+
+/// Compiles everything with the oldest supported compiler, which it installs.
+fn msrv() -> anyhow::Result<()> {
+    let manifest: toml::Table =
+        toml::from_str(&std::fs::read_to_string(root().join("Cargo.toml"))?)?;
+    let version =
+        manifest["workspace"]["package"]["rust-version"].as_str().context("no version")?;
+    check(command("rustup", &["toolchain", "install", version, "--profile", "minimal"]))?;
+    let cargo = ["run", version, "cargo", "check", "--workspace", "--all-targets", "--locked"];
+    check(command("rustup", &cargo))
 }
 
 /// Documents all packages.

@@ -1,5 +1,6 @@
 //! The rules of the tree that no compiler checks.
 
+mod jobs;
 mod names;
 mod pages;
 mod parameters;
@@ -89,6 +90,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let root = workspace::root();
     let relative: Vec<_> = files.iter().filter_map(|path| path.strip_prefix(root).ok()).collect();
     pages::check(root, &relative, &mut complaints);
+    jobs::check(root, &mut complaints);
     for complaint in &complaints {
         println!("{complaint}");
     }
