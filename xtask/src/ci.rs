@@ -58,6 +58,7 @@ const SEPARATE_JOBS: &[Job] = &[
     ("release", release),
     ("readmes", packages::readmes),
     ("archive-tests", packages::archive_tests),
+    ("error-codes", error_codes),
     ("feature-powerset", packages::feature_powerset),
     ("docs-rs", packages::docs_rs),
     ("msrv", msrv),
@@ -206,6 +207,16 @@ fn unchecked() -> anyhow::Result<()> {
         }
     }
     command.args(["--", "arguments::", "buffers::", "refusals::", "pass::buffer::"]);
+    check(command)
+}
+
+/// Runs the doc tests of `docs/safety.md`. Only a nightly compiler, or this variable, checks the
+/// error codes of examples that must not compile.
+fn error_codes() -> anyhow::Result<()> {
+    let flags =
+        ["test", "--doc", "--locked", "-p", "retrograph-driver", "-p", "retrograph-kernels"];
+    let mut command = command("cargo", &flags);
+    command.env("RUSTC_BOOTSTRAP", "1");
     check(command)
 }
 

@@ -36,10 +36,12 @@ const PAGE: usize = 4096;
 /// # fn pages(context: &Context) -> retrograph_driver::Result<()> {
 /// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 /// #[repr(C, align(8192))]
-/// struct Pages([u8; 8192]);
+/// struct Pages([[u8; 4096]; 2]);
 /// PinnedBuffer::<Pages>::zeroed(context, 1)?;
 /// # Ok(())
 /// # }
+/// # // The compiler evaluates the check only for functions that it generates.
+/// # fn main() { let _ = pages as fn(&Context) -> retrograph_driver::Result<()>; }
 /// ```
 pub struct PinnedBuffer<T: Pod> {
     pages: Pages,
