@@ -1,6 +1,6 @@
 //! `cvt`, `mov` and `cvta`.
 
-use super::{binary, binary_wide};
+use super::{binary, binary_wide, sweep};
 
 #[test]
 fn floats_and_integers() {
@@ -82,6 +82,38 @@ fn f64_and_f16_convert() {
     let half = "mov.b32 %f1, %r7; cvt.rn.f16.f32 %h1, %f1; cvt.f32.f16 %f2, %h1; mov.b32 %r9, %f2;";
     let third = (1.0f32 / 3.0).to_bits();
     assert_eq!(binary(half, &[(third, 0)]), [0.333_251_95f32.to_bits()]);
+}
+
+#[test]
+fn bf16_converts_from_and_to_8_bits() {
+    const MODES: [&str; 4] = ["rni", "rzi", "rmi", "rpi"];
+    let input: Vec<[u32; 1]> = (0..=0xffff).map(|bits| [bits]).collect();
+    let each = |ty: &str| -> String {
+        MODES
+            .iter()
+            .zip(20..)
+            .map(|(mode, d)| format!("cvt.{mode}.{ty}.bf16 %b, %h1; cvt.u32.u8 %r{d}, %b;"))
+            .collect()
+    };
+    let body = |ty: &str| format!("{{ .reg .b8 %b; cvt.u16.u32 %h1, %r10; {} }}", each(ty));
+    let (signed, unsigned) = (sweep::<1, 4>(&body("s8"), &input), sweep(&body("u8"), &input));
+    for ((&[bits], signed), unsigned) in input.iter().zip(signed).zip(unsigned) {
+        let value = f32::from_bits(bits << 16);
+        // A cast saturates, and gives 0 for a NaN.
+        let rounded = [value.round_ties_even(), value.trunc(), value.floor(), value.ceil()];
+        let want = rounded.map(|value| u32::from((value as i8).cast_unsigned()));
+        assert_eq!(signed, want, "{value} to s8");
+        assert_eq!(unsigned, rounded.map(|value| u32::from(value as u8)), "{value} to u8");
+    }
+    let input: Vec<[u32; 1]> = (0..=0xff).map(|bits| [bits]).collect();
+    let body = "{ .reg .b8 %b; cvt.u8.u32 %b, %r10;
+        cvt.rn.bf16.s8 %h1, %b; cvt.rz.bf16.u8 %h2, %b; mov.b32 %r20, {%h1, %h2}; }";
+    for (&[bits], [found]) in input.iter().zip(sweep(body, &input)) {
+        let upper = |value: f32| value.to_bits() >> 16;
+        // bf16 has every integer of 8 bits.
+        let (signed, unsigned) = (upper((bits as i8).into()), upper((bits as u8).into()));
+        assert_eq!(found, unsigned << 16 | signed, "{bits:#x}");
+    }
 }
 
 #[test]

@@ -82,6 +82,12 @@ impl Example<'_> {
     fn operand(&self, index: usize, shape: Shape) -> Option<String> {
         let nth = |ty: Ty| register(self.resolve(ty), index + 1);
         Some(match shape {
+            Shape::WideDestination(ty) | Shape::WideSource(ty)
+                if self.types.contains(&Type::Bf16) && self.resolve(ty).size() == 1 =>
+            {
+                // Conversions from and to bf16 take no wider registers.
+                format!("%b{}", index + 1)
+            }
             Shape::Destination(ty) | Shape::WideDestination(ty) => nth(ty),
             Shape::Source(ty) | Shape::WideSource(ty) => nth(ty),
             Shape::DestinationOrSink(ty) => nth(ty),

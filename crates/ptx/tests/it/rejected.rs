@@ -30,6 +30,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("cvt.f32.s32 %f1, %r1;", "one of .rn"),
     ("cvt.u32.f32 %r1, %f1;", "one of .rni"),
     ("cvt.rn.f64.f32 %fd1, %f1;", "cvt"),
+    ("cvt.rzi.s8.bf16 %r1, %h1;", "a register for .s8"),
+    ("cvt.rzi.sat.u8.bf16 %b1, %h1;", "cvt"),
     ("cvta.global.to.u64 %rd1, %rd2;", "right after `cvta`"),
     ("setp.lt.b32 %p1, %r1, %r2;", ".b32"),
     ("setp.lo.s32 %p1, %r1, %r2;", ".s32"),

@@ -25,7 +25,7 @@ pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> St
 .func (.param .b32 result) giver () {{ ret; }}
 .visible .entry kernel(.param .u64 p)
 {{
-.reg .pred %p<9>; .reg .f32 %f<129>; .reg .f64 %fd<9>; .reg .b16 %h<9>;
+.reg .pred %p<9>; .reg .f32 %f<129>; .reg .f64 %fd<9>; .reg .b16 %h<9>; .reg .b8 %b<9>;
 .reg .b32 %r<9>; .reg .b64 %rd<9>;
 .shared .align 16 .b8 tile[64];
 .local .align 16 .b8 stack[16];

@@ -18,6 +18,10 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
     if form.types.first().is_some_and(|types| types.iter().all(|of| of.size() > 8)) {
         return Some("the generator does not support sixteen-byte values");
     }
+    let converts = |of: &Type| form.types.iter().any(|types| types.contains(of));
+    if opcode.text() == "cvt" && converts(&Type::Bf16) && converts(&Type::S8) {
+        return Some("it needs registers of 8 bits, which the generator does not have");
+    }
     if form.sm > SM {
         return Some("the GPU of the recording, sm_90, does not have it");
     }

@@ -6,8 +6,7 @@ const ROUND_NEAR: &[Modifier] = &[Modifier::Rn, Modifier::Rz];
 const RN: &[Modifier] = &[Modifier::Rn];
 const RELU: ModifierChoice = maybe(&[Modifier::Relu]);
 const FINITE: ModifierChoice = one(&[Modifier::Satfinite]);
-/// Integer types of conversions from and to bf16.
-const BF16_INTEGERS: &[Type] = WIDE_INTEGERS;
+const BYTES: &[Type] = &[Type::U8, Type::S8];
 const TF32: &[Type] = &[Type::Tf32];
 const PACKED_HALVES: &[Type] = &[Type::F16x2, Type::Bf16x2];
 /// A packed result and the values of its upper and lower half.
@@ -28,10 +27,12 @@ forms! {
         // Integers and floats.
         Form::new(&[one(ROUND), SAT], &[&[Type::F16, Type::F64], INTEGERS], CONVERT),
         Form::new(&[one(ROUND), FTZ, SAT], &[F32, INTEGERS], CONVERT),
-        Form::new(&[one(ROUND)], &[BF16, BF16_INTEGERS], CONVERT).since(ISA_7_8, 90),
+        Form::new(&[one(ROUND)], &[BF16, WIDE_INTEGERS], CONVERT).since(ISA_7_8, 90),
+        Form::new(&[one(ROUND)], &[BF16, BYTES], CONVERT).since(ISA_7_8, 90),
         Form::new(&[one(ROUND_INTEGER), FTZ, SAT], &[INTEGERS, F32], CONVERT),
         Form::new(&[one(ROUND_INTEGER), SAT], &[INTEGERS, &[Type::F16, Type::F64]], CONVERT),
-        Form::new(&[one(ROUND_INTEGER)], &[BF16_INTEGERS, BF16], CONVERT).since(ISA_7_8, 90),
+        Form::new(&[one(ROUND_INTEGER)], &[WIDE_INTEGERS, BF16], CONVERT).since(ISA_7_8, 90),
+        Form::new(&[one(ROUND_INTEGER)], &[BYTES, BF16], CONVERT).since(ISA_7_8, 90),
         // Rounding to an integer in the same type.
         Form::new(&[maybe(ROUND_INTEGER), FTZ, SAT], &[F32, F32], CONVERT),
         Form::new(&[maybe(ROUND_INTEGER), SAT], &[F64, F64], CONVERT),
