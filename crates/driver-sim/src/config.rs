@@ -7,6 +7,30 @@ use retrograph_ptx_exec::memory::ADDRESSES;
 /// The maximum number of devices; each has its own address range.
 const MAX_DEVICES: usize = 64;
 
+/// Driver versions, each with the PTX ISA version that it introduced, in ascending order.
+///
+/// Source: the release history in the PTX ISA manual; for versions after 9.0, the copy of that table
+/// in `cuda.bindings.utils` 13.5.
+const ISA_VERSIONS: [(i32, u32, u32); 15] = [
+    (12000, 8, 0),
+    (12010, 8, 1),
+    (12020, 8, 2),
+    (12030, 8, 3),
+    (12040, 8, 4),
+    (12050, 8, 5),
+    (12070, 8, 6),
+    (12080, 8, 7),
+    (12090, 8, 8),
+    (13000, 9, 0),
+    (13010, 9, 1),
+    (13020, 9, 2),
+    (13030, 9, 3),
+    (13040, 9, 4),
+    NEWEST_DRIVER,
+];
+/// The newest driver version whose PTX ISA version is known, and that version.
+const NEWEST_DRIVER: (i32, u32, u32) = (13050, 9, 5);
+
 /// The time and order in which queued work runs, within the rules of CUDA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,8 +54,9 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Compute capability, as `(9, 0)`: the major number is at most 99, the minor one at most 9.
     pub compute_capability: (u32, u32),
-    /// The CUDA version that the driver reports, as 1000 × major + 10 × minor. It determines the
-    /// available functions and the newest PTX ISA version.
+    /// The CUDA version that the driver reports, as 1000 × major + 10 × minor, from 12000 to 13050.
+    /// It determines the available functions and the newest PTX ISA version. Functions and
+    /// instructions that are newer than CUDA 13.0 are missing.
     pub driver_version: i32,
     /// Host threads that execute the blocks of a kernel.
     pub threads: usize,
@@ -117,7 +142,9 @@ impl Config {
         require("threads", &self.threads, self.threads > 0, "at least 1")?;
         require("devices", &self.devices, self.devices <= MAX_DEVICES, "at most 64")?;
         let version = self.driver_version;
-        require("driver_version", &version, version >= 12000, "at least 12000")?;
+        let (oldest, newest) = (ISA_VERSIONS[0].0, NEWEST_DRIVER.0);
+        let rule = format!("from {oldest} to {newest}, the newest version whose PTX ISA is known");
+        require("driver_version", &version, (oldest..=newest).contains(&version), &rule)?;
         let bytes = self.memory_bytes;
         require("memory_bytes", &bytes, bytes <= ADDRESSES, &format!("at most {ADDRESSES}"))?;
         let capability = format!("{major}.{minor}");
@@ -126,23 +153,9 @@ impl Config {
     }
 
     /// The newest PTX ISA version that the driver supports.
-    ///
-    /// Source: the release history in the PTX ISA manual.
     pub(crate) fn newest_isa(&self) -> retrograph_ptx::IsaVersion {
-        const NEWEST: [(i32, u32, u32); 10] = [
-            (12000, 8, 0),
-            (12010, 8, 1),
-            (12020, 8, 2),
-            (12030, 8, 3),
-            (12040, 8, 4),
-            (12050, 8, 5),
-            (12070, 8, 6),
-            (12080, 8, 7),
-            (12090, 8, 8),
-            (13000, 9, 0),
-        ];
-        let known = NEWEST.iter().rev().find(|(version, ..)| *version <= self.driver_version);
-        let (_, major, minor) = *known.unwrap_or(&NEWEST[0]);
+        let known = ISA_VERSIONS.iter().rev().find(|(version, ..)| *version <= self.driver_version);
+        let (_, major, minor) = *known.unwrap_or(&ISA_VERSIONS[0]);
         retrograph_ptx::IsaVersion::new(major, minor)
     }
 }

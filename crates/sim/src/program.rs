@@ -51,7 +51,7 @@ struct Run {
     /// Compute capability, such as 8.6.
     #[arg(long, value_name = "X.Y")]
     capability: Option<String>,
-    /// CUDA version of the driver, such as 12.9.
+    /// CUDA version of the driver, such as 12.9; at most 13.5.
     #[arg(long, value_name = "X.Y")]
     driver: Option<String>,
     /// Execution order: late and in an order by seed (adversarial), or before the call returns and

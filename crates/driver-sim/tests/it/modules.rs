@@ -45,6 +45,9 @@ fn versions_beyond_the_driver_and_targets_beyond_the_device_are_refused() {
     assert_eq!(load(12090, (9, 0), "9.0", "sm_90"), Err(version));
     assert_eq!(load(12090, (9, 0), "8.8", "sm_90"), Ok(()));
     assert_eq!(load(13000, (9, 0), "9.1", "sm_90"), Err(version));
+    assert_eq!(load(13010, (9, 0), "9.1", "sm_90"), Ok(()));
+    assert_eq!(load(13010, (9, 0), "9.2", "sm_90"), Err(version));
+    assert_eq!(load(13050, (9, 0), "9.5", "sm_90"), Ok(()));
     assert_eq!(load(13000, (8, 6), "8.0", "sm_90"), Err(target));
     assert_eq!(load(13000, (12, 0), "8.0", "sm_90"), Ok(()), "plain targets run on later devices");
     assert_eq!(load(13000, (10, 0), "8.0", "sm_90a"), Err(target), "exact ones do not");

@@ -57,6 +57,7 @@ fn an_invalid_configuration_is_refused_with_the_field_name() {
         ("threads", Config { threads: 0, ..default() }),
         ("devices", Config { devices: 65, ..default() }),
         ("driver_version", Config { driver_version: i32::MIN, ..default() }),
+        ("driver_version", Config { driver_version: 13060, ..default() }),
         ("memory_bytes", Config { memory_bytes: (1 << 38) + 1, ..default() }),
         ("compute_capability", Config { compute_capability: (100, 0), ..default() }),
         ("compute_capability", Config { compute_capability: (9, u32::MAX), ..default() }),
