@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use retrograph_ptx::ast::{Function, Linkage, Module, Variable};
+use retrograph_ptx::ast::{Entry, Function, Linkage, Module, Parameter, Variable};
 
 /// Lines of a module's header: `.version`, `.target` and `.address_size`.
 const HEAD_LINES: usize = 3;
@@ -22,6 +22,23 @@ pub(super) fn join(modules: &[Module]) -> Option<String> {
         text.push_str(printed.splitn(HEAD_LINES + 1, '\n').nth(HEAD_LINES).unwrap_or_default());
     }
     Some(text)
+}
+
+/// The name of a function that two modules declare or define with different signatures.
+pub(super) fn mismatched_function(modules: &[Module]) -> Option<&str> {
+    let mut known: BTreeMap<&str, &Entry> = BTreeMap::new();
+    let functions = modules.iter().flat_map(|module| &module.functions);
+    let public = functions.filter(|function| function.linkage != Linkage::Internal);
+    for Function { code, .. } in public {
+        let first = *known.entry(&code.name).or_insert(code);
+        let fits = |new: &[Parameter], old: &[Parameter]| {
+            new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.fits(old))
+        };
+        if !fits(&code.parameters, &first.parameters) || !fits(&code.results, &first.results) {
+            return Some(&code.name);
+        }
+    }
+    None
 }
 
 /// A variable or function of a module.

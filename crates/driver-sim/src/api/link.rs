@@ -11,7 +11,7 @@ use retrograph_ptx::ast::{Linkage, Module};
 
 use super::device_runtime::{is_device_runtime, take_from_device_runtime};
 use super::images::{LoadFailure, is_binary, read_bytes, undefined_function, undefined_functions};
-use super::join::join;
+use super::join::{join, mismatched_function};
 use crate::argument::{Call, In, Out};
 use crate::image::Image;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
@@ -178,6 +178,11 @@ impl State {
             return Ok(format!(".version {isa}\n.target sm_{major}{minor}\n.address_size 64\n"));
         };
         let parsed = self.parse_image(&text).map_err(|failure| {
+            if let Some(name) = mismatched_function(&inputs) {
+                // nvlink 13.0 fails with "Prototype doesn't match", nvJitLink 13.0 prints that and
+                // succeeds; no recording shows what the driver does.
+                return self.unsupported(format!("`{name}` with different signatures in a link"));
+            }
             let LoadFailure { message, .. } = failure;
             self.unsupported(format!("texts that cannot be joined as they are: {message}"))
         })?;

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
+use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -199,6 +200,37 @@ fn two_strong_definitions_of_a_name_are_refused() {
     let twice = part("7.0", ".visible .global .align 4 .u32 chosen = 3;\n");
     assert_eq!(machine.add_text(link, &twice), SUCCESS);
     assert_eq!(machine.add_text(link, &twice), CUresult::CUDA_ERROR_INVALID_SOURCE);
+}
+
+#[test]
+fn a_function_with_another_signature_than_its_declaration_is_not_simulated() {
+    let caller = part(
+        "7.0",
+        ".extern .func (.param .b64 result) consume(.param .b32 x);
+        .visible .entry call() {
+            .reg .b64 %rd1;
+            .param .b32 given; .param .b64 got;
+            st.param.b32 [given], 1;
+            call (got), consume, (given);
+            ld.param.b64 %rd1, [got];
+            ret;
+        }",
+    );
+    for definition in ["consume(.param .b32 x)", "(.param .b64 r) consume(.param .b64 x)"] {
+        let callee = part("7.0", &format!(".visible .func {definition} {{ ret; }}"));
+        for texts in [[&caller, &callee], [&callee, &caller]] {
+            let machine = Machine::new();
+            let link = machine.link(&mut [], &mut []);
+            for text in texts {
+                assert_eq!(machine.add_text(link, text), SUCCESS);
+            }
+            let (mut image, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+            let code = cu!(machine, cuLinkComplete(link, &mut image, none));
+            assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            let said = machine.diagnostics(DiagnosticKind::Unsupported);
+            assert!(said[0].contains("`consume` with different signatures"), "{said:?}");
+        }
+    }
 }
 
 #[test]
