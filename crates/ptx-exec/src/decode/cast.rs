@@ -216,6 +216,7 @@ fn part_type(ty: Type, parts: usize) -> Result<Type, Reason> {
     match (ty.bits(), parts) {
         (64, 2) => Ok(Type::B32),
         (64, 4) | (32, 2) => Ok(Type::B16),
+        (32, 4) | (16, 2) => Ok(Type::B8),
         _ => Err(format!("a vector of {parts} parts in a .{ty}")),
     }
 }

@@ -125,6 +125,14 @@ fn vectors_pack_and_unpack() {
     assert_eq!(binary_wide(body, &[(7 << 32 | 5, 0)]), [7]);
     let body = "mov.b32 {%h1, %h2}, %r7; mov.b32 %r9, {%h2, %h1};";
     assert_eq!(binary(body, &[(0x1234_5678, 0)]), [0x5678_1234]);
+    let bytes = "{ .reg .b8 %b<5>; .reg .s8 %s; mov.b32 {%b1, %b2, %b3, %b4}, %r7; BODY }";
+    let bytes = |body: &str| binary(&bytes.replace("BODY", body), &[(0x1234_5678, 0)]);
+    assert_eq!(bytes("mov.b32 %r9, {%b4, 0, %b2, %b3};"), [0x3456_0012]);
+    let halves = "mov.b16 %h1, {%b1, %b4}; mov.b16 {%b2, _}, %h1; mov.b16 %h2, {0, %b2};";
+    assert_eq!(bytes(&format!("{halves} mov.b32 %r9, {{%h1, %h2}};")), [0x7800_1278]);
+    // A negative value fills only its own byte.
+    let signed = "cvt.s8.s32 %s, -2; mov.b16 %h1, {%s, 1}; cvt.u32.u16 %r9, %h1;";
+    assert_eq!(bytes(signed), [0x1fe]);
 }
 
 #[test]

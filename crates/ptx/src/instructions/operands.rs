@@ -214,6 +214,7 @@ impl Checker<'_> {
         let part = match (list.len(), ty) {
             (2, Type::B64) => Type::B32,
             (2, Type::B32) | (4, Type::B64) => Type::B16,
+            (2, Type::B16) | (4, Type::B32) => Type::B8,
             (2, Type::B128) => Type::B64,
             _ => return error(),
         };

@@ -98,6 +98,7 @@ impl Example<'_> {
             Shape::Loaded | Shape::LoadedOrSink | Shape::Stored => self.memory_value()?,
             Shape::Predicate | Shape::PredicateRegister => "!%p3".to_owned(),
             Shape::Anything => nth(Ty::First),
+            Shape::Unpacked if self.types[0] == Type::B16 => "{%b1, %b2}".to_owned(),
             Shape::Unpacked if self.types[0] == Type::B32 => "{%h1, %h2}".to_owned(),
             Shape::Unpacked if self.types[0] == Type::B128 => "{%rd1, %rd2}".to_owned(),
             Shape::Unpacked => "{%r1, %r2}".to_owned(),

@@ -39,6 +39,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("mov.u32 _, %r1;", "`_`"),
     ("mov.f32 %f1, 0;", "the constant 0"),
     ("mov.u64 %rd1, {%r1, %r2};", "a vector"),
+    ("mov.b32 %r1, {%b1, %b2};", "a register for .b16"),
+    ("mov.b16 %h1, {%h2, %h3};", "a register for .b8"),
     ("ld.global.f32 %f1, %rd1;", "an [address]"),
     ("ld.global.u16 %f1, [%rd1];", "a register of type .f32"),
     ("ld.global.v4.f32 {%f1, %f2}, [%rd1];", "a vector of 4"),

@@ -18,8 +18,10 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
     if form.types.first().is_some_and(|types| types.iter().all(|of| of.size() > 8)) {
         return Some("the generator does not support sixteen-byte values");
     }
-    let converts = |of: &Type| form.types.iter().any(|types| types.contains(of));
-    if opcode.text() == "cvt" && converts(&Type::Bf16) && converts(&Type::S8) {
+    let has = |of: &Type| form.types.iter().any(|types| types.contains(of));
+    let converts_bytes = opcode.text() == "cvt" && has(&Type::Bf16) && has(&Type::S8);
+    let unpacks = form.operands.first() == Some(&Shape::Unpacked);
+    if converts_bytes || unpacks && has(&Type::B16) {
         return Some("it needs registers of 8 bits, which the generator does not have");
     }
     if form.sm > SM {

@@ -24,6 +24,7 @@ forms! {
     MOV [
         Form::new(&[], &[MOVED], &[D, Shape::Anything]),
         Form::new(&[], &[&[Type::B32, Type::B64]], &[Shape::Unpacked, S]),
+        Form::new(&[], &[&[Type::B16]], &[Shape::Unpacked, S]),
         Form::new(&[], &[B128], &[D, Shape::Anything]).since(ISA_8_3, 70),
         Form::new(&[], &[B128], &[Shape::Unpacked, S]).since(ISA_8_3, 70),
     ]
