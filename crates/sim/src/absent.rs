@@ -57,8 +57,8 @@ absent! {
     cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification
     cuEventDestroy cuEventRecordWithFlags_ptsz cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer
-    cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites cuFuncSetBlockShape
-    cuFuncSetSharedMemConfig cuFuncSetSharedSize
+    cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites
+    cuFuncSetSharedMemConfig
     cuGraphAddExternalSemaphoresSignalNode cuGraphAddExternalSemaphoresWaitNode
     cuGraphAddKernelNode cuGraphExecExternalSemaphoresSignalNodeSetParams
     cuGraphExecExternalSemaphoresWaitNodeSetParams cuGraphExecKernelNodeSetParams
@@ -74,9 +74,9 @@ absent! {
     cuGraphicsUnregisterResource cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource
     cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent
     cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle
-    cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2 cuLaunch
-    cuLaunchCooperativeKernelMultiDevice cuLaunchCooperativeKernel_ptsz cuLaunchGrid
-    cuLaunchGridAsync cuLaunchHostFunc_ptsz cuLaunchKernelEx_ptsz cuLaunchKernel_ptsz
+    cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
+    cuLaunchCooperativeKernelMultiDevice cuLaunchCooperativeKernel_ptsz
+    cuLaunchHostFunc_ptsz cuLaunchKernelEx_ptsz cuLaunchKernel_ptsz
     cuLinkAddData cuLinkAddFile cuLinkCreate cuLogsCurrent cuLogsDumpToFile cuLogsDumpToMemory
     cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAlloc cuMemAllocAsync_ptsz
     cuMemAllocFromPoolAsync_ptsz cuMemAllocHost cuMemAllocPitch cuMemBatchDecompressAsync
@@ -104,8 +104,7 @@ absent! {
     cuMipmappedArrayGetLevel cuMipmappedArrayGetMemoryRequirements
     cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef
     cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate
-    cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf
-    cuParamSeti cuParamSetv cuProfilerInitialize
+    cuMulticastGetGranularity cuMulticastUnbind cuParamSetTexRef cuProfilerInitialize
     cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz
     cuStreamAddCallback_ptsz cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp
     cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2_ptsz cuStreamBeginCapture

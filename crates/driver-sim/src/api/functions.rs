@@ -6,6 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 use retrograph_ptx_exec::Program;
 
+use super::LegacyLaunch;
 use super::device::{SHARED_BYTES, shared_opt_in};
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
@@ -44,6 +45,7 @@ impl Function {
             cluster,
             large_clusters: false,
             cluster_policy: 0,
+            legacy: LegacyLaunch::default(),
         }
     }
 }

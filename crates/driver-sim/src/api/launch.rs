@@ -88,7 +88,9 @@ impl State {
             cluster,
             is_cooperative,
         };
-        self.launch_request(stream, &request)
+        self.launch_request(stream, &request)?;
+        self.invalidate_legacy(function);
+        Ok(())
     }
 
     /// Checks a launch and queues or captures it.
@@ -267,12 +269,19 @@ impl State {
 
 /// Checks a geometry against the limits of every simulated device.
 pub(super) fn check_geometry(request: &LaunchRequest) -> Call {
-    let within = |sizes: [u32; 3], most: [u32; 3]| {
-        sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size))
-    };
-    let threads: u64 = request.block.iter().map(|&size| u64::from(size)).product();
-    let fits = within(request.grid, [i32::MAX as u32, 65535, 65535])
-        && within(request.block, [1024, 1024, 64])
-        && threads <= 1024;
+    if !within(request.grid, [i32::MAX as u32, 65535, 65535]) {
+        return Err(invalid(Rule::LaunchGeometry));
+    }
+    check_block(request.block)
+}
+
+/// Checks a block shape against the limits of every simulated device.
+pub(super) fn check_block(block: [u32; 3]) -> Call {
+    let threads: u64 = block.iter().map(|&size| u64::from(size)).product();
+    let fits = within(block, [1024, 1024, 64]) && threads <= 1024;
     if fits { Ok(()) } else { Err(invalid(Rule::LaunchGeometry)) }
+}
+
+fn within(sizes: [u32; 3], most: [u32; 3]) -> bool {
+    sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size))
 }

@@ -38,6 +38,7 @@ mod kernels;
 mod launch;
 mod launch_attributes;
 mod launch_parameters;
+mod legacy_launch;
 mod library;
 mod limits;
 mod link;
@@ -65,6 +66,7 @@ mod update;
 mod user_objects;
 
 pub(crate) use images::LoadFailure;
+pub(crate) use legacy_launch::LegacyLaunch;
 
 use crate::argument::{Call, Out};
 

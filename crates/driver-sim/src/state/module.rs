@@ -8,6 +8,7 @@ use retrograph_driver_sys::{CUfunction, CUkernel, CUlibrary, CUmodule};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx_exec::Program;
 
+use crate::api::LegacyLaunch;
 use crate::image::{Image, Programs};
 
 /// A loaded module.
@@ -46,6 +47,8 @@ pub(crate) struct Function {
     pub(crate) large_clusters: bool,
     /// The scheduling policy of clusters.
     pub(crate) cluster_policy: i32,
+    /// What the calls from before `cuLaunchKernel` have set.
+    pub(crate) legacy: LegacyLaunch,
 }
 
 /// A library: an image that is loaded as a module in each context that uses it.

@@ -16,6 +16,7 @@ mod graph_update;
 mod graphs;
 mod host_functions;
 mod launches;
+mod legacy_launches;
 mod links;
 mod machine;
 mod managed;

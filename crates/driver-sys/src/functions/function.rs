@@ -39,6 +39,29 @@ macro_rules! __function_functions {
                 block_y: u32, block_z: u32, shared_bytes: u32, stream: $crate::CUstream,
                 parameters: *mut *mut $crate::c_void
             );
+            /// Sets the block shape of legacy launches of a function.
+            fn cuFuncSetBlockShape(function: $crate::CUfunction, x: i32, y: i32, z: i32);
+            /// Sets the dynamic shared memory of legacy launches of a function, in bytes.
+            fn cuFuncSetSharedSize(function: $crate::CUfunction, bytes: u32);
+            /// Sets the size of the parameters of legacy launches of a function, in bytes.
+            fn cuParamSetSize(function: $crate::CUfunction, bytes: u32);
+            /// Sets four bytes of the parameters of legacy launches, at an offset in bytes.
+            fn cuParamSeti(function: $crate::CUfunction, offset: i32, value: u32);
+            /// Sets a float in the parameters of legacy launches, at an offset in bytes.
+            fn cuParamSetf(function: $crate::CUfunction, offset: i32, value: f32);
+            /// Copies bytes into the parameters of legacy launches, at an offset in bytes.
+            fn cuParamSetv(
+                function: $crate::CUfunction, offset: i32, value: *mut $crate::c_void, bytes: u32
+            );
+            /// Launches one block with what was set for legacy launches, on the default stream.
+            fn cuLaunch(function: $crate::CUfunction);
+            /// Launches a grid with what was set for legacy launches, on the default stream.
+            fn cuLaunchGrid(function: $crate::CUfunction, width: i32, height: i32);
+            /// Launches a grid with what was set for legacy launches. `cuLaunchKernel` invalidates
+            /// what was set.
+            fn cuLaunchGridAsync(
+                function: $crate::CUfunction, width: i32, height: i32, stream: $crate::CUstream
+            );
             /// Calls a host function in stream order. It must not call the driver, and it is not
             /// called after an error.
             fn cuLaunchHostFunc(
