@@ -15,6 +15,9 @@ pub(super) enum Arrival {
     Complete,
     /// Some members are at another instruction.
     Incomplete,
+    /// The active lanes have disjoint member masks, and all members of one mask have arrived: these
+    /// lanes.
+    Part(u32),
 }
 
 /// Whether the lanes of the member mask have arrived, not counting exited lanes.
@@ -36,29 +39,54 @@ pub(super) unsafe fn arrive(
     if different == 0 && missing == 0 && lanes.mask & !named == 0 {
         return Ok(Arrival::Complete);
     }
-    arrive_slowly(warp, &members, named, lanes.mask)
+    arrive_slowly(warp, &members, lanes.mask)
 }
 
 #[inline(never)]
-fn arrive_slowly(
-    warp: &Warp,
-    members: &Lanes<u32>,
-    named: u32,
-    mask: u32,
-) -> Result<Arrival, LaneFault> {
+fn arrive_slowly(warp: &Warp, members: &Lanes<u32>, mask: u32) -> Result<Arrival, LaneFault> {
     let undefined = |what, lane| Err((FaultKind::Undefined(what), lane));
-    if let Some(lane) = lanes_of(mask).find(|&lane| members[lane] != named) {
-        return undefined(Undefined::MembermasksDiffer, lane as u32);
+    if let Some(lane) = lanes_of(mask).find(|&lane| members[lane] & 1 << lane == 0) {
+        return undefined(Undefined::NotAMember, lane as u32);
     }
-    if mask & !named != 0 {
-        let outsider = (mask & !named).trailing_zeros();
-        return undefined(Undefined::NotAMember, outsider);
+    let (mut rest, mut complete) = (mask, 0);
+    while rest != 0 {
+        let named = members[rest.trailing_zeros() as usize];
+        let part = lanes_with(members, mask, named);
+        let stranger = named & mask & !part;
+        if stranger != 0 {
+            return undefined(Undefined::MembermasksDiffer, stranger.trailing_zeros());
+        }
+        let missing = named & warp.live & !part;
+        if missing & warp.active != 0 {
+            return undefined(Undefined::MemberSkips, missing.trailing_zeros());
+        }
+        if missing == 0 && complete == 0 {
+            complete = part;
+        }
+        rest &= !part;
     }
-    let missing = named & warp.live & !mask;
-    if missing & warp.active != 0 {
-        return undefined(Undefined::MemberSkips, missing.trailing_zeros());
-    }
-    Ok(if missing == 0 { Arrival::Complete } else { Arrival::Incomplete })
+    Ok(match complete {
+        0 => Arrival::Incomplete,
+        part if part == mask => Arrival::Complete,
+        part => Arrival::Part(part),
+    })
+}
+
+/// The lanes of `mask` whose member mask is `named`.
+fn lanes_with(members: &Lanes<u32>, mask: u32, named: u32) -> u32 {
+    lanes_of(mask).filter(|&lane| members[lane] == named).fold(0, |lanes, lane| lanes | 1 << lane)
+}
+
+/// The member mask of the active lanes, if all have the same one.
+///
+/// # Safety
+///
+/// As for [`arrive`].
+pub(super) unsafe fn common_members(lanes: ActiveLanes, members: Offset) -> Option<u32> {
+    // SAFETY: by the contract.
+    let members = unsafe { lanes.file.read::<u32>(members) };
+    let named = members[lanes.first()];
+    (lanes_with(&members, lanes.mask, named) == lanes.mask).then_some(named)
 }
 
 /// The source lane of each lane of a shuffle, and a mask of the lanes whose source is in range.

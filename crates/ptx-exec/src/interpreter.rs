@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::access::Memories;
 use super::bulk;
 use super::conditional::ConditionalValues;
+use super::cross::Arrival;
 use super::fault::FaultKind;
 use super::operation::{Next, Operation, Outcome};
 use super::program::Program;
@@ -287,10 +288,16 @@ unsafe fn interpret(
                     }
                 }
                 Operation::WarpWide(operation) => {
-                    let outcome = or_fault!(operation.execute(machine, warp, lanes));
-                    if outcome == Outcome::MembersMissing {
-                        or_deadlock!(operation.wait(warp, lanes));
-                        continue;
+                    match or_fault!(operation.execute(machine, warp, lanes)) {
+                        Arrival::Incomplete => {
+                            or_deadlock!(operation.wait(warp, lanes));
+                            continue;
+                        }
+                        Arrival::Part(part) => {
+                            warp.split(part);
+                            continue;
+                        }
+                        Arrival::Complete => {}
                     }
                 }
                 Operation::Control(operation) => {

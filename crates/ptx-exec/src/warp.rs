@@ -127,6 +127,13 @@ impl Warp {
         }
     }
 
+    /// Makes the other active lanes a group of their own, at the same instruction. It runs later.
+    #[cold]
+    pub(super) fn split(&mut self, part: u32) {
+        self.add(Group { pc: self.pc, lanes: self.active & !part, wait: Wait::Nothing });
+        self.active = part;
+    }
+
     /// Moves the lanes of `mask`, which must be active, to their targets, and the other lanes of
     /// the group to the next instruction.
     pub(super) fn scatter(

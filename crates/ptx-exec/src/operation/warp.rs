@@ -6,7 +6,8 @@
 use super::operations;
 use crate::access::LaneFault;
 use crate::cross::{
-    Arrival, ReduceOperation, arrive, match_all, match_any, reduce, shuffle, shuffle_in_range,
+    Arrival, ReduceOperation, arrive, common_members, match_all, match_any, reduce, shuffle,
+    shuffle_in_range,
 };
 use crate::interpreter::Machine;
 use crate::program::LANES;
@@ -99,14 +100,16 @@ impl WarpWide<Offset> {
         match *self {
             Self::Barrier { members } => {
                 // SAFETY: decoding ensures the width of the register.
-                let members = unsafe { lanes.file.read::<u32>(members) };
-                warp.wait_at_barrier(members[lanes.first()])
+                match unsafe { common_members(lanes, members) } {
+                    Some(members) => warp.wait_at_barrier(members),
+                    None => warp.wait(),
+                }
             }
             _ => warp.wait(),
         }
     }
 
-    /// Executes the operation in the active lanes once all members have arrived.
+    /// Executes the operation in the active lanes if all members have arrived.
     ///
     /// # Safety
     ///
@@ -117,14 +120,15 @@ impl WarpWide<Offset> {
         machine: &mut Machine<'_>,
         warp: &Warp,
         lanes: ActiveLanes,
-    ) -> Result<Outcome, LaneFault> {
+    ) -> Result<Arrival, LaneFault> {
         let mask = lanes.mask;
         // SAFETY: decoding ensures the register widths of each operation.
         unsafe {
-            if let Some(members) = self.members()
-                && arrive(warp, lanes, members)? == Arrival::Incomplete
-            {
-                return Ok(Outcome::MembersMissing);
+            if let Some(members) = self.members() {
+                let arrival = arrive(warp, lanes, members)?;
+                if arrival != Arrival::Complete {
+                    return Ok(arrival);
+                }
             }
             let votes = |predicate| lanes.file.predicate(predicate) & mask;
             let all_if = |condition: bool| if condition { mask } else { 0 };
@@ -162,6 +166,6 @@ impl WarpWide<Offset> {
                 }
             }
         }
-        Ok(Outcome::Executed)
+        Ok(Arrival::Complete)
     }
 }

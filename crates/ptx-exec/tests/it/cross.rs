@@ -105,6 +105,37 @@ fn a_warp_barrier_gathers_lanes_at_different_instructions() {
 }
 
 #[test]
+fn groups_with_disjoint_member_masks_meet_at_one_instruction() {
+    // Each half of the warp names its own lanes.
+    let halves = "setp.lt.u32 %p1, %r0, 16; selp.b32 %r6, 0xffff, 0xffff0000, %p1;";
+    let body = format!(
+        "{halves} bar.warp.sync %r6;
+        shfl.sync.bfly.b32 %r7, %r0, 1, 31, %r6;
+        vote.sync.ballot.b32 %r8, %p1, %r6;
+        add.u32 %r9, %r7, %r8;"
+    );
+    let want = (0..32).map(|lane| (lane ^ 1) + if lane < 16 { 0xffff } else { 0 });
+    assert!(run(&body, 32).into_iter().eq(want.clone()));
+    // One half arrives in two groups.
+    let apart = "setp.lt.u32 %p2, %r0, 8; @%p2 bra MEET; add.u32 %r5, %r0, 0; MEET: shfl";
+    let body = body.replace("shfl", apart);
+    assert!(run(&body, 32).into_iter().eq(want));
+    let program = decode(&kernel(&body)).unwrap();
+    for seed in 0..8 {
+        let bench = Bench::new(&[], 128);
+        let (grid, block) = ([1, 1, 1], [32, 1, 1]);
+        let launch = Launch { grid, block, seed, ..Launch::default() };
+        bench.launch(&program, launch).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    // A mask that names lanes with another mask is undefined.
+    for masks in ["0xffff, 0xffffff00", "0xffffffff, 0xffff0000"] {
+        let body = body.replace("0xffff, 0xffff0000", masks);
+        let fault = fault_of(&kernel(&body), 32, 128);
+        assert!(matches!(fault.kind, FaultKind::Undefined(_)), "{fault}");
+    }
+}
+
+#[test]
 fn a_shuffle_gathers_lanes_that_have_diverged() {
     // Lanes reach the shuffle by two paths, one of which branches to it directly.
     let body = "mov.u32 %r5, %r0;
