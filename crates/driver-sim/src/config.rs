@@ -9,8 +9,8 @@ const MAX_DEVICES: usize = 64;
 
 /// Driver versions, each with the PTX ISA version that it introduced, in ascending order.
 ///
-/// Source: the release history in the PTX ISA manual; for versions after 9.0, the copy of that table
-/// in `cuda.bindings.utils` 13.5.
+/// Source: the release history in the PTX ISA manual; for versions after 9.0, the copy of that
+/// table in `cuda.bindings.utils` 13.5.
 const ISA_VERSIONS: [(i32, u32, u32); 15] = [
     (12000, 8, 0),
     (12010, 8, 1),
