@@ -20,6 +20,7 @@ use crate::{Outcome, data, interrupt};
 
 /// Trains in this process, or in one process per GPU.
 pub(crate) fn run(mut arguments: FinetuneArguments) -> Result<Outcome, CliError> {
+    arguments.ranks.require_nccl()?;
     let placement = match Role::of(&arguments.ranks)? {
         Role::Alone => return train(RunConfig::resolve(arguments, None)?, None),
         Role::Launcher(count) => {
@@ -75,7 +76,8 @@ fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, 
     };
     screen::device(&device);
     screen::run(&config.training);
-    screen::batch(&config.training, plan.step_pass().micro_batching);
+    let ranks = config.options.step.ranks;
+    screen::batch(&config.training, ranks, plan.step_pass().micro_batching);
     data::show(&config.data, &config.tokenizer, &config.training);
     let modules = config.cache.modules(&device, config.device)?;
     let mut startup = Startup::new();

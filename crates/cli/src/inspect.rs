@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     let plan = Plan::new(&config, options)?;
     let plan = plan.with_base(model).map_err(CliError::of_sequences)?;
     screen::run(&config);
-    screen::batch(&config, plan.step_pass().micro_batching);
+    screen::batch(&config, options.step.ranks, plan.step_pass().micro_batching);
     screen::need(plan.memory());
     Ok(Outcome::Done)
 }

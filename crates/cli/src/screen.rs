@@ -18,6 +18,7 @@ use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
 use retrograph_finetune::{
     Adapter, Device, LoraConfig, LoraLayers, LoraPatterns, Mode, TrainingConfig,
 };
+use retrograph_runtime::Ranks;
 
 pub(crate) use self::startup::Startup;
 pub(crate) use self::steps::Steps;
@@ -163,10 +164,14 @@ fn sizes(config: &TrainingConfig, parameters: &[Parameter], rest: &str) {
     fact("precision", format!("{}: {}", config.precision, by_type(parameters)));
 }
 
-/// Prints the batch of a step and its micro-batches.
-pub(crate) fn batch(config: &TrainingConfig, micro_batching: MicroBatching) {
+/// Prints the batch of a step, the share of each device, and the micro-batches.
+pub(crate) fn batch(config: &TrainingConfig, ranks: Ranks, micro_batching: MicroBatching) {
     let TrainingConfig { batch, seq, .. } = config;
-    fact("batch", format!("{batch} sequences of {seq} tokens, {micro_batching}"));
+    let share = match ranks.world_size {
+        1 => String::new(),
+        devices => format!(", {} on each of {devices} devices", batch / devices),
+    };
+    fact("batch", format!("{batch} sequences of {seq} tokens{share}, {micro_batching}"));
 }
 
 /// Returns the bytes of the parameters on the device, by dtype.

@@ -7,6 +7,7 @@ use clap::builder::RangedU64ValueParser;
 use retrograph_runtime::Ranks;
 
 use super::parse_size;
+use crate::error::CliError;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RankArguments {
@@ -27,4 +28,16 @@ pub(crate) struct RankArguments {
     /// The rank of this process, from the environment.
     #[arg(skip)]
     pub(crate) ranks: Ranks,
+}
+
+impl RankArguments {
+    /// Requires that the library of `--nccl` exists, also if no device needs it. The dynamic loader
+    /// searches for a name without a folder.
+    pub(crate) fn require_nccl(&self) -> Result<(), CliError> {
+        let in_folder = |path: &&PathBuf| path.components().nth(1).is_some();
+        let Some(path) = self.nccl.as_ref().filter(in_folder) else { return Ok(()) };
+        let read = |reason| CliError::Read { what: "NCCL", path: path.clone(), reason };
+        std::fs::metadata(path).map_err(read)?;
+        Ok(())
+    }
 }

@@ -90,6 +90,7 @@ fn several_processes_learn_the_same_as_one_and_only_rank_0_writes() {
     ];
     let done = place.finetune(&[&line[..], &["--gpus", "2"], &outputs].concat()).good();
     assert!(done.out.contains("2 processes, started by --gpus"), "{}", done.out);
+    assert!(done.out.contains(" tokens, 2 on each of 2 devices, "), "{}", done.out);
     assert_eq!(done.out.matches("step     1 of 5").count(), 1, "{}", done.out);
     assert_eq!(done.err, "");
     for (found, expected) in losses(&place, "two")
@@ -234,6 +235,8 @@ fn errors_are_printed_once_and_name_a_remedy() {
         &["--batch is 4", "multiple of the number of GPUs, 3"],
     );
     refused(&["--gpus", "2", "--text", "missing"], &["missing"]);
+    refused(&["--gpus", "2", "--nccl", "/none.so"], &["NCCL cannot be read from `/none.so`: "]);
+    refused(&["--nccl", "/none.so"], &["NCCL cannot be read from `/none.so`: "]);
     refused(&["--gpus", "2", "--strategy", "manual"], &["--strategy manual", "leave it out"]);
     let mut both = torchrun(&place, [0, 2], 1, &["--gpus", "2"]);
     both.env_remove("RETROGRAPH_COORDINATOR");
