@@ -98,7 +98,7 @@ pub(in crate::model::layers) fn backward_through_glu(
         .map(|name| Activation::transient(builder, name, inputs[0].len(), DType::Bf16.into()));
     let results = [grads[0].bf16()?, grads[1].bf16()?];
     let w = layer.products.bf16_weight(builder)?;
-    layer.products.dgrad_glu(builder, activation, grad_out, w, second, inputs, results)?;
+    layer.products.dgrad_glu(builder, activation, grad_out, w, second, [inputs, results])?;
     call.grad_weights(builder)?;
     let update = call.update(second.map(|second| second.operands[0]), None);
     lora::backward(builder, update.as_slice())?;

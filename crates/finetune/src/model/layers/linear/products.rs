@@ -300,7 +300,8 @@ impl Products {
     }
 
     /// Appends the gradients of gate and up. The input of this layer is `activation(gate) · up`,
-    /// and its gradient `dy·W (+ dy₁·w₁)`. The weight `w` is bf16.
+    /// and its gradient `dy·W (+ dy₁·w₁)`. The weight `w` is bf16. Gate and up come first, and then
+    /// their gradients.
     pub(super) fn dgrad_glu(
         &self,
         builder: &mut Builder,
@@ -308,8 +309,7 @@ impl Products {
         grad_out: Activation,
         w: Slice<bf16>,
         second: Option<SecondProduct>,
-        [gate, up]: [Slice<bf16>; 2],
-        [grad_gate, grad_up]: [Slice<bf16>; 2],
+        [[gate, up], [grad_gate, grad_up]]: [[Slice<bf16>; 2]; 2],
     ) -> Result<()> {
         let (grad_out, shape) = (grad_out.bf16()?, self.shape);
         let second = second.map(SecondProduct::operand);
