@@ -29,7 +29,7 @@ pub struct CustomImage {
 pub enum ImageCode {
     /// PTX, which is compiled unless a bundle or the cache on disk has its machine code.
     Ptx(Arc<str>),
-    /// Machine code that [`Module::load_code`] accepts, such as a cubin. It is loaded without
+    /// Machine code that [`Module::load_code`] accepts: a cubin or a fatbin. It is loaded without
     /// compilation and is never cached. The device must be one that it was made for.
     ///
     /// [`Module::load_code`]: crate::Module::load_code
