@@ -33,20 +33,20 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 /// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const MAX_PITCH: usize = i32::MAX as usize;
 
-/// Refuses copies whose rows overlap. An array determines its own pitch and height.
+/// Refuses copies whose rows or slices overlap. An array determines its own pitch and height.
 fn check(given: &CUDA_MEMCPY3D) -> Call {
     let ends = [
-        (given.srcMemoryType, Strides::of_source(given), given.srcXInBytes),
-        (given.dstMemoryType, Strides::of_target(given), given.dstXInBytes),
+        (given.srcMemoryType, Strides::of_source(given), [given.srcXInBytes, given.srcY]),
+        (given.dstMemoryType, Strides::of_target(given), [given.dstXInBytes, given.dstY]),
     ];
-    for (kind, Strides { pitch, height }, x) in ends {
+    for (kind, Strides { pitch, height }, [x, y]) in ends {
         if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
             continue;
         }
         if pitch < x.saturating_add(given.WidthInBytes) || pitch > MAX_PITCH {
             return Err(invalid(Rule::BoxPitch));
         }
-        if height < given.Height {
+        if height < y.saturating_add(given.Height) {
             return Err(invalid(Rule::BoxHeight));
         }
     }

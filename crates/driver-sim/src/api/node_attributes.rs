@@ -12,13 +12,18 @@ use crate::state::{NodeKind, State};
 use crate::work::Operation;
 
 /// The attributes that kernel nodes keep, and the sizes of their values. Unset values are zero.
-const KEPT: [(CUlaunchAttributeID, usize); 5] = [
+const KEPT: [(CUlaunchAttributeID, usize); 6] = [
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, 32),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 4),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 12),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY, 4),
     (CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, 4),
+    (CARVEOUT, 4),
 ];
+
+/// The preferred shared-memory carve-out in percent.
+const CARVEOUT: CUlaunchAttributeID =
+    CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
 
 /// The last launch attribute of the driver.
 const LAST: CUlaunchAttributeID =
@@ -79,33 +84,37 @@ impl State {
         }
         // SAFETY: the union is 64 bytes that are valid for any contents.
         let mut bytes = unsafe { value.get()?.pad };
+        let number = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if attribute == CARVEOUT && !(-1..=100).contains(&number) {
+            return Err(invalid(Rule::FunctionCarveout));
+        }
         if attribute == CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY {
             // The driver clamps the priority to the range of streams.
-            let priority = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let priority = priority.clamp(GREATEST_PRIORITY, 0);
+            let priority = number.clamp(GREATEST_PRIORITY, 0);
             bytes[..4].copy_from_slice(&priority.to_ne_bytes());
         }
         let old = self.nodes.get_mut(node)?.attributes.insert(attribute.0, bytes);
-        if self.check_node_cluster(node)?.is_err() {
+        let found = self.nodes.get(node)?;
+        let (cluster, kind) = (found.cluster(), found.kind.clone());
+        if let Err(refusal) = self.check_cluster_of(cluster, &kind) {
             let attributes = &mut self.nodes.get_mut(node)?.attributes;
             match old {
                 Some(old) => attributes.insert(attribute.0, old),
                 None => attributes.remove(&attribute.0),
             };
-            return Err(self.unsupported("a node whose launch does not allow its cluster size"));
+            return Err(refusal);
         }
         Ok(())
     }
 
-    /// Checks the cluster size of a node against its launch. The outer result is of the node.
-    fn check_node_cluster(&mut self, node: CUgraphNode) -> Result<Call, Refusal> {
-        let found = self.nodes.get(node)?;
-        let NodeKind::Operation(Operation::Launch(launch)) = &found.kind else { return Ok(Ok(())) };
-        let Some(cluster) = found.cluster() else { return Ok(Ok(())) };
+    /// Checks the cluster size of a node, if it has one, against its launch.
+    pub(super) fn check_cluster_of(&mut self, cluster: Option<[u32; 3]>, kind: &NodeKind) -> Call {
+        let NodeKind::Operation(Operation::Launch(launch)) = kind else { return Ok(()) };
+        let Some(cluster) = cluster else { return Ok(()) };
         let (function, parameters) = (launch.function, launch.node_parameters(null_mut()));
         let request =
             LaunchRequest { cluster: Some(cluster), ..LaunchRequest::of_node(&parameters) };
-        Ok(self.check_cluster(function, &request).map(|_| ()))
+        self.check_cluster(function, &request).map(|_| ())
     }
 
     pub(crate) fn cuGraphKernelNodeCopyAttributes(

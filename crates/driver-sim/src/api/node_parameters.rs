@@ -27,6 +27,8 @@ impl State {
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL)?;
         let kind = self.kernel_kind(&parameters.get()?)?;
+        let cluster = self.nodes.get(node)?.cluster();
+        self.check_cluster_of(cluster, &kind)?;
         self.set_node(node, kind)
     }
 

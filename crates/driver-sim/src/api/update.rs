@@ -42,7 +42,8 @@ impl State {
                 replaceable(old, new).map_err(|_| invalid(Rule::GraphNotReplaceable))?;
                 let new = new.clone().in_place_of(old);
                 if matches!(&new, Operation::Launch(launch) if !launch.has_whole_clusters()) {
-                    return Err(self.unsupported("a grid that its node's clusters do not divide"));
+                    let code = CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE;
+                    return Err(refuse(code, Rule::ClusterGrid));
                 }
                 let found = self.exec_node(exec, node)?;
                 found.work = PlanWork::Operation(new);

@@ -34,21 +34,22 @@ pub(crate) struct Strides {
 impl Strides {
     /// The strides of the source, unless it is an array.
     pub(crate) fn of_source(given: &CUDA_MEMCPY3D) -> Self {
-        Self::of(given, given.srcXInBytes, given.srcPitch, given.srcHeight)
+        Self::of(given, [given.srcXInBytes, given.srcY], given.srcPitch, given.srcHeight)
     }
 
     /// The strides of the destination, unless it is an array.
     pub(crate) fn of_target(given: &CUDA_MEMCPY3D) -> Self {
-        Self::of(given, given.dstXInBytes, given.dstPitch, given.dstHeight)
+        Self::of(given, [given.dstXInBytes, given.dstY], given.dstPitch, given.dstHeight)
     }
 
-    /// A pitch of 0 means rows without gaps, and a height of 0 slices without gaps.
-    fn of(given: &CUDA_MEMCPY3D, x: usize, pitch: usize, height: usize) -> Self {
+    /// A pitch of 0 means rows without gaps, and a height of 0 slices without gaps. Rows begin at
+    /// `x` 0 and slices at `y` 0.
+    fn of(given: &CUDA_MEMCPY3D, [x, y]: [usize; 2], pitch: usize, height: usize) -> Self {
         // Saturates: a row that ends beyond the last address exceeds every pitch.
-        let row = x.saturating_add(given.WidthInBytes);
+        let (row, rows) = (x.saturating_add(given.WidthInBytes), y.saturating_add(given.Height));
         Self {
             pitch: if pitch == 0 { row } else { pitch },
-            height: if height == 0 { given.Height } else { height },
+            height: if height == 0 { rows } else { height },
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::launch::LaunchAttributes;
 
 impl Graph {
-    /// The launch attributes of a kernel node, without the preferred carve-out, which drivers do
-    /// not report.
+    /// The launch attributes of a kernel node, without the preferred carve-out: a node without one
+    /// reports 0, like a node with 0 percent.
     ///
     /// # Errors
     /// If the node belongs to another graph or is not a kernel node, or the driver fails.
