@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
+
 use crate::{DType, Element, View};
 
 /// How a launch accesses a buffer.
@@ -77,6 +79,25 @@ pub enum Cell<B> {
     Word(u64),
 }
 
+/// A scalar or a struct by value, in the layout of the kernel's parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgumentValue {
+    bytes: Box<[u8]>,
+    align: usize,
+}
+
+impl ArgumentValue {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The alignment in bytes, a power of two.
+    pub fn align(&self) -> usize {
+        self.align
+    }
+}
+
 /// One kernel argument, in the order of the kernel's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Argument<B> {
@@ -90,6 +111,8 @@ pub enum Argument<B> {
     U64(u64),
     /// A 32-bit float, as its bits.
     F32(u32),
+    /// Any other scalar, or a struct by value. Only kernels of the caller have such parameters.
+    Value(ArgumentValue),
     /// A pointer to a read-only table of cells in device memory, for kernels over lists of tensors.
     /// The caller writes the table before the first launch and keeps it alive.
     Table(Vec<Cell<B>>),
@@ -117,6 +140,18 @@ impl<B: Copy> Argument<B> {
     /// A constant float.
     pub fn f32(value: f32) -> Self {
         Self::F32(value.to_bits())
+    }
+
+    /// A constant of any scalar type, or a struct by value in the layout of the parameter.
+    ///
+    /// A type without bytes does not compile, nor one with an alignment above 128.
+    pub fn value<T: Pod>(value: T) -> Self {
+        const {
+            assert!(size_of::<T>() > 0, "a parameter has bytes");
+            assert!(align_of::<T>() <= 128, "no parameter has this alignment");
+        }
+        let bytes = bytemuck::bytes_of(&value).into();
+        Self::Value(ArgumentValue { bytes, align: align_of::<T>() })
     }
 
     /// The buffer ranges that this argument accesses. A tensor map declares none.

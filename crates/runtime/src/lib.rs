@@ -63,7 +63,9 @@ pub use retrograph_driver::{
 };
 
 /// The arguments of a [`CustomLaunch`].
-pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell, DType, TensorMapArgument};
+pub use retrograph_kernel_abi::{
+    Access, Argument, ArgumentValue, BufferArgument, Cell, DType, TensorMapArgument,
+};
 pub use retrograph_ptx::SmTarget;
 
 pub use explain::Explanation;

@@ -90,7 +90,7 @@ unsafe fn enqueue(
             Argument::Null => 0,
             Argument::U32(bits) | Argument::F32(bits) => u64::from(*bits),
             Argument::U64(value) => *value,
-            Argument::Table(_) | Argument::TensorMap(_) => {
+            Argument::Table(_) | Argument::TensorMap(_) | Argument::Value(_) => {
                 unimplemented!("docs/kernel-launches.md shows tables and tensor maps")
             }
         })

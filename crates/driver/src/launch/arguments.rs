@@ -97,13 +97,25 @@ impl KernelArguments {
     /// ```compile_fail,E0080
     /// let arguments = retrograph_driver::KernelArguments::new().value(());
     /// ```
-    pub fn value<T: Pod>(mut self, value: T) -> Self {
+    pub fn value<T: Pod>(self, value: T) -> Self {
         const {
             assert!(size_of::<T>() > 0, "a parameter has bytes");
             assert!(align_of::<T>() <= align_of::<Line>(), "no parameter has this alignment");
         }
-        self.cells.push(Cell::new(bytemuck::bytes_of(&value), align_of::<T>()));
-        self.sizes.push(size_of::<T>());
+        self.value_bytes(bytemuck::bytes_of(&value), align_of::<T>())
+    }
+
+    /// Adds a value by its bytes, in the layout of the parameter, for types that are known only at
+    /// run time.
+    ///
+    /// # Panics
+    /// If there are no bytes, or `align` is not a power of two of at most 128.
+    pub fn value_bytes(mut self, bytes: &[u8], align: usize) -> Self {
+        assert!(!bytes.is_empty(), "a parameter has bytes");
+        let is_known = align.is_power_of_two() && align <= align_of::<Line>();
+        assert!(is_known, "no parameter has this alignment");
+        self.cells.push(Cell::new(bytes, align));
+        self.sizes.push(bytes.len());
         self
     }
 

@@ -47,8 +47,8 @@ impl LaunchAttributes {
     /// shared memory of a multiprocessor. This is a hint.
     ///
     /// CUDA 12.5 introduced the attribute; older drivers refuse the launch. CUDA documents it for
-    /// launches but not for graph nodes, so a driver may refuse it in
-    /// [`Graph::add_kernel`](crate::Graph::add_kernel).
+    /// launches but not for graph nodes; driver 580 accepts it in
+    /// [`Graph::add_kernel`](crate::Graph::add_kernel), too. Drivers refuse more than 100.
     /// [`Function::set_shared_carveout`](crate::Function::set_shared_carveout) works with every
     /// driver.
     pub const fn shared_carveout(mut self, percent: u32) -> Self {

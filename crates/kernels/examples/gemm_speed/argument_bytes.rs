@@ -24,6 +24,7 @@ pub(crate) fn bytes(
         Argument::U32(value) | Argument::F32(value) => u64::from(*value),
         Argument::U64(value) => *value,
         Argument::Table(cells) => table(cells),
+        Argument::Value(_) => unreachable!("our kernels have no such parameter"),
         Argument::TensorMap(None) => 0,
         Argument::TensorMap(Some(map)) => return encoded(driver, map),
     };

@@ -32,7 +32,7 @@ impl Pass {
         let pairs = launch.arguments().iter().zip(launch.kernel().parameters);
         match pairs
             .enumerate()
-            .find(|(_, (argument, parameter))| kind_of(argument) != parameter.kind)
+            .find(|(_, (argument, parameter))| kind_of(argument) != Some(parameter.kind))
         {
             None => Ok(()),
             Some((index, (_, parameter))) => Err(PassError::ArgumentKind {
@@ -69,12 +69,14 @@ impl Pass {
     }
 }
 
-fn kind_of(argument: &Argument<BufferId>) -> ParameterKind {
-    match argument {
+/// The kind of parameter that an argument is for; `None` if our kernels have no such parameter.
+fn kind_of(argument: &Argument<BufferId>) -> Option<ParameterKind> {
+    Some(match argument {
         Argument::Buffer(_) | Argument::Null | Argument::Table(_) => ParameterKind::Pointer,
         Argument::U32(_) => ParameterKind::U32,
         Argument::U64(_) => ParameterKind::U64,
         Argument::F32(_) => ParameterKind::F32,
         Argument::TensorMap(_) => ParameterKind::TensorMap,
-    }
+        Argument::Value(_) => return None,
+    })
 }

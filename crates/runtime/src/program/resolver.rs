@@ -150,6 +150,7 @@ pub(super) fn arguments_at<B>(
             Argument::U32(value) => values.u32(*value),
             Argument::U64(value) => values.u64(*value),
             Argument::F32(bits) => values.u32(*bits),
+            Argument::Value(value) => values.value_bytes(value.bytes(), value.align()),
             Argument::Table(_) => values.address(table()),
             Argument::TensorMap(None) => values.tensor_map(TensorMap::UNUSED),
             Argument::TensorMap(Some(map)) => values.tensor_map(tensor_map(map)?),

@@ -1,6 +1,7 @@
 //! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
 //! These tests need no feature of the runtime.
 
+use bytemuck::{Pod, Zeroable};
 use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
 use retrograph_runtime::{
@@ -11,6 +12,40 @@ use retrograph_test_support::device::{Device, device, device_of, simulated};
 use retrograph_test_support::ptx::SCALE;
 
 const LEN: usize = 1000;
+
+/// Stores the fields of a struct, an f64 and an i8 as f32.
+const VALUES: &str = "
+.version 6.3
+.target sm_75
+.address_size 64
+
+.visible .entry values(
+    .param .u64 to,
+    .param .align 4 .b8 pair[8],
+    .param .f64 double,
+    .param .s8 byte
+)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    .reg .f32 %f<4>;
+    .reg .f64 %fd<1>;
+    ld.param.u64 %rd0, [to];
+    cvta.to.global.u64 %rd1, %rd0;
+    ld.param.f32 %f0, [pair];
+    ld.param.u32 %r0, [pair+4];
+    cvt.rn.f32.u32 %f1, %r0;
+    ld.param.f64 %fd0, [double];
+    cvt.rn.f32.f64 %f2, %fd0;
+    ld.param.s8 %r1, [byte];
+    cvt.rn.f32.s32 %f3, %r1;
+    st.global.f32 [%rd1], %f0;
+    st.global.f32 [%rd1+4], %f1;
+    st.global.f32 [%rd1+8], %f2;
+    st.global.f32 [%rd1+12], %f3;
+    ret;
+}
+";
 
 /// `y = 2 · x`, then 1 and a control, with every kind of operation.
 struct Scaled {
@@ -122,4 +157,46 @@ fn machine_code_that_the_driver_does_not_take_is_refused_by_name() {
     let cache = ModuleCache::new(&device().context);
     let refused = cache.prewarm(&scaled.pass.requirements(), |_| ()).unwrap_err();
     assert!(matches!(&refused, PrewarmError::Load { image, .. } if image == "scale"), "{refused}");
+}
+
+/// As `VALUES` declares it.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Pair {
+    factor: f32,
+    count: u32,
+}
+
+#[test]
+fn own_ptx_takes_scalars_of_every_size_and_structs_by_value() {
+    let device = device();
+    let mut pass = Pass::new("values");
+    let to = pass.external::<f32>("to", 4);
+    let pair = Pair { factor: 0.5, count: 7 };
+    let launch = CustomLaunch {
+        image: CustomImage::ptx("values", VALUES),
+        entry: "values".to_owned(),
+        grid: [1, 1, 1],
+        block: [1, 1, 1],
+        shared_bytes: 0,
+        arguments: vec![
+            Argument::write(to),
+            Argument::value(pair),
+            Argument::value(2.5_f64),
+            Argument::value(-3_i8),
+        ],
+    };
+    // SAFETY: the kernel writes the four elements of its range.
+    unsafe { pass.custom(launch) }.unwrap();
+    let cache = ModuleCache::new(&device.context);
+    let modules = cache.prewarm(&pass.requirements(), |_| ()).unwrap();
+    let memory = DeviceBuffer::zeroed(&device.context, 4).unwrap();
+    let mut bindings = Bindings::new();
+    bindings.bind(to, &memory);
+    for policy in [Policy::Auto, Policy::Eager] {
+        let mut program =
+            Program::build(&device.stream, &modules, &pass, &bindings, policy).unwrap();
+        program.step(&device.stream, &pass.controls()).unwrap();
+        assert_eq!(memory.download(&device.stream).unwrap(), [0.5, 7.0, 2.5, -3.0]);
+    }
 }
