@@ -15,7 +15,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"rgTENSOR");
 const CHECKED: std::ops::Range<usize> = 16..TENSOR_MAP_BYTES;
 
 /// The element types, in the order of `CUtensorMapDataType`.
-pub const ELEMENT_TYPES: [Type; 10] = [
+pub const ELEMENT_TYPES: &[Type] = &[
     Type::U8,
     Type::U16,
     Type::U32,
@@ -43,7 +43,7 @@ pub enum Swizzle {
 
 impl Swizzle {
     /// All modes, in the order of `CUtensorMapSwizzle`.
-    pub const ALL: [Self; 4] = [Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
+    pub const ALL: &[Self] = &[Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
 
     /// The maximum bytes of a box row, if the mode has a limit.
     pub const fn span(self) -> Option<u64> {

@@ -346,13 +346,14 @@ impl Options<'_> {
 
 /// Returns the projections of a module: several if it is fused.
 fn projections(name: &str) -> Option<Vec<Projection>> {
-    let plain = Projection::ALL.into_iter().find(|one| one.module() == name || one.path() == name);
+    let plain =
+        Projection::ALL.iter().copied().find(|one| one.module() == name || one.path() == name);
     let last = name.rsplit('.').next().unwrap_or(name);
     let matches = |one: Projection| {
         let (module, parts) = one.fused().filter(|(module, _)| *module == last)?;
         (name == module || name == one.path().replace(one.module(), module)).then_some(parts)
     };
-    let fused = || Projection::ALL.into_iter().find_map(matches);
+    let fused = || Projection::ALL.iter().copied().find_map(matches);
     plain.map(|one| vec![one]).or_else(|| fused().map(<[_]>::to_vec))
 }
 

@@ -21,7 +21,7 @@ pub enum BenchStrategy {
 
 impl BenchStrategy {
     /// Every strategy.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: &[Self] = &[
         Self::Eager,
         Self::Capture,
         Self::Manual,
@@ -59,9 +59,10 @@ impl std::str::FromStr for BenchStrategy {
     type Err = UnknownChoice;
 
     fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        let found = Self::ALL.into_iter().find(|strategy| strategy.name() == text);
+        let found = Self::ALL.iter().copied().find(|strategy| strategy.name() == text);
         found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
+            let names: Vec<_> = Self::ALL.iter().map(|strategy| strategy.name()).collect();
+            let names = names.join(", ");
             UnknownChoice::new(text, "a strategy", format!("some of {names}"))
         })
     }

@@ -15,7 +15,7 @@ pub enum StatePart {
 
 impl StatePart {
     /// Every part, in the order of the file.
-    pub const ALL: [Self; 3] = [Self::Parameter, Self::ExpAvg, Self::ExpAvgSq];
+    pub const ALL: &[Self] = &[Self::Parameter, Self::ExpAvg, Self::ExpAvgSq];
 
     /// Returns the name of the tensor with this part of the parameter `name`.
     pub fn tensor_name(self, name: &str) -> String {
@@ -38,5 +38,5 @@ pub trait StateReader {
 
 /// Returns the tensors of `parameters` trained parameters, in the order of the file.
 pub(crate) fn state_order(parameters: usize) -> impl Iterator<Item = (usize, StatePart)> {
-    (0..parameters).flat_map(|index| StatePart::ALL.map(|part| (index, part)))
+    (0..parameters).flat_map(|index| StatePart::ALL.iter().map(move |&part| (index, part)))
 }

@@ -25,7 +25,7 @@ pub enum Preset {
 
 impl Preset {
     /// All presets.
-    pub const ALL: [Self; 3] = [Self::Tiny, Self::Qwen25Half, Self::Qwen25OneAndHalf];
+    pub const ALL: &[Self] = &[Self::Tiny, Self::Qwen25Half, Self::Qwen25OneAndHalf];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -100,7 +100,7 @@ impl FromStr for Preset {
     type Err = UnknownChoice;
 
     fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
+        Self::ALL.iter().copied().find(|preset| preset.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|preset| preset.name()).collect();
             UnknownChoice::new(text, "a preset", names.join(", "))
         })

@@ -22,8 +22,8 @@ pub enum Projection {
 
 impl Projection {
     /// Every projection, in the order of the forward pass.
-    pub const ALL: [Self; 7] =
-        [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
+    pub const ALL: &[Self] =
+        &[Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
 
     /// The short name, for example `q`.
     pub fn name(self) -> &'static str {

@@ -28,7 +28,7 @@ const LARGEST: f64 = 127.0;
 
 impl WeightType {
     /// Every type.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
+    pub const ALL: &[Self] = &[Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
 
     /// The name, for example `bf16`.
     pub fn name(self) -> &'static str {
@@ -56,7 +56,7 @@ impl WeightType {
 
     /// Returns the type of a stored tensor; `None` if it is not supported.
     pub(crate) fn of(dtype: Dtype) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.safetensors() == Some(dtype))
+        Self::ALL.iter().copied().find(|one| one.safetensors() == Some(dtype))
     }
 
     /// The type in safetensors files, if they have it.
@@ -111,7 +111,7 @@ impl FromStr for WeightType {
     type Err = UnknownChoice;
 
     fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        Self::ALL.into_iter().find(|one| one.name() == text).ok_or_else(|| {
+        Self::ALL.iter().copied().find(|one| one.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|one| one.name()).collect();
             UnknownChoice::new(text, "a type of weights", names.join(", "))
         })

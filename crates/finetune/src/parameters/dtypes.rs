@@ -49,7 +49,8 @@ fn add_f16(parameter: &mut Parameter, model: &ModelConfig, terms: usize) {
 /// Whether `name` is the weight of a linear layer.
 fn is_linear(name: &str) -> bool {
     Projection::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .any(|projection| name.ends_with(&format!("{}.weight", projection.path())))
 }
 

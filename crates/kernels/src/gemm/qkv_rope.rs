@@ -49,8 +49,8 @@ pub struct QkvRopeFprop<B> {
 
 impl QkvRopeFprop<()> {
     /// The supported head dimensions.
-    pub const HEAD_DIMS: [usize; 2] =
-        [QKV_ROPE_HEAD_DIMS[0] as usize, QKV_ROPE_HEAD_DIMS[1] as usize];
+    pub const HEAD_DIMS: &[usize] =
+        &[QKV_ROPE_HEAD_DIMS[0] as usize, QKV_ROPE_HEAD_DIMS[1] as usize];
 }
 
 impl<B: Copy> QkvRopeFprop<B> {

@@ -35,7 +35,7 @@ impl LoraTargets {
 
     /// The projections of the set, in the order of the forward pass.
     pub fn iter(self) -> impl Iterator<Item = Projection> {
-        Projection::ALL.into_iter().filter(move |&projection| self.has(projection))
+        Projection::ALL.iter().copied().filter(move |&projection| self.has(projection))
     }
 }
 
@@ -65,7 +65,7 @@ impl FromStr for LoraTargets {
             return Ok(Self::ALL);
         }
         let find = |name: &str| {
-            let known = Projection::ALL.into_iter();
+            let known = Projection::ALL.iter().copied();
             known.into_iter().find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
                 UnknownChoice::new(name, "a projection", format!("a list of {}, or all", Self::ALL))
             })
@@ -185,7 +185,7 @@ impl LoraConfig {
     /// Whether the updates of each projection have equal ranks and scales in all layers of `model`.
     pub fn layers_are_alike(&self, model: &ModelConfig) -> bool {
         let of = |layer, projection| self.of(LoraModule { layer, projection, fused: model.fused });
-        let mut all = Projection::ALL.into_iter();
+        let mut all = Projection::ALL.iter().copied();
         all.all(|one| (1..model.layers).all(|layer| of(layer, one) == of(0, one)))
     }
 

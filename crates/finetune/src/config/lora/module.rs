@@ -22,7 +22,8 @@ impl LoraModule {
         let (layer, path) = name.strip_prefix("model.layers.")?.split_once('.')?;
         let layer = layer.parse().ok()?;
         let modules = Projection::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .flat_map(|projection| [false, true].map(|fused| Self { layer, projection, fused }));
         modules.into_iter().find(|module| module.path() == path)
     }
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn modules_are_read_as_they_are_written() {
-        for projection in Projection::ALL {
+        for projection in Projection::ALL.iter().copied() {
             let module = LoraModule { layer: 11, projection, fused: false };
             assert_eq!(LoraModule::parse(&module.to_string()), Some(module));
         }

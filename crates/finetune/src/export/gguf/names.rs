@@ -40,7 +40,7 @@ fn within_layer(model: &ModelConfig, part: &str) -> String {
         "self_attn.qkv_proj.weight" => "attn_qkv.weight".to_owned(),
         "mlp.gate_up_proj.weight" => "ffn_up.weight".to_owned(),
         _ => {
-            let found = Projection::ALL.into_iter().find_map(|projection| {
+            let found = Projection::ALL.iter().copied().find_map(|projection| {
                 let kind = part.strip_prefix(&format!("{}.", projection.path()))?;
                 Some(format!("{}.{kind}", of_projection(projection)))
             });
