@@ -7,7 +7,7 @@ use retrograph_test_support::threads::assert_complete;
 assert_threads! {
     // Any thread may use them, several at a time.
     shared {
-        Access, Admission, AdmitError, Argument<BufferId>, Bindings, Buffer,
+        Access, Admission, AdmitError, Argument<BufferId>, ArgumentValue, Bindings, Buffer,
         BufferArgument<BufferId>, BufferId, BufferKind, BuildError, BuildOptions, CallError,
         CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Cell<BufferId>,
         CollectiveGroup, CollectiveKind, Collectives, Communicator, Context, ControlError, Controls,
