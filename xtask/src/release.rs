@@ -1,6 +1,6 @@
 //! A release: version, changelog entry, tag, publication. All packages share one version.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
@@ -21,7 +21,9 @@ const UNRELEASED: &str = "## [Unreleased]\n";
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let version = &arguments.version;
     let today = output(command("date", &["-u", "+%F"]))?;
-    let changelogs = changelogs(version, today.trim())?;
+    let packages = packages::published()?;
+    let folders: Vec<_> = packages.iter().map(packages::Package::folder).collect();
+    let changelogs = changelogs(root(), &folders, version, today.trim())?;
     let manifest = root().join("Cargo.toml");
     let bumped = bumped(&std::fs::read_to_string(&manifest)?, version)?;
     let tag = format!("v{version}");
@@ -62,10 +64,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The changelogs of the workspace and of packages that have one, with their unreleased entries
 /// under the version. A package without unreleased entries has nothing to move.
-fn changelogs(version: &str, date: &str) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn changelogs(
+    workspace: &Path,
+    packages: &[&Path],
+    version: &str,
+    date: &str,
+) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let mut changelogs = Vec::new();
-    let folders = packages::published()?.into_iter().map(|package| package.folder().to_owned());
-    for folder in std::iter::once(root().to_owned()).chain(folders) {
+    for folder in std::iter::once(workspace).chain(packages.iter().copied()) {
         let path = folder.join("CHANGELOG.md");
         if !path.is_file() {
             continue;
@@ -74,7 +80,7 @@ fn changelogs(version: &str, date: &str) -> anyhow::Result<Vec<(PathBuf, String)
         let moved = entry(&text, version, date);
         match moved.with_context(|| path.display().to_string())? {
             Some(moved) => changelogs.push((path, moved)),
-            None if folder == root() => {
+            None if folder == workspace => {
                 bail!("{} has no unreleased entry; describe the release first", path.display())
             }
             None => {}
@@ -123,7 +129,7 @@ fn dependent(text: &str, version: &str) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
-fn utf8(path: &std::path::Path) -> anyhow::Result<&str> {
+fn utf8(path: &Path) -> anyhow::Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
@@ -143,12 +149,21 @@ mod tests {
 
     #[test]
     fn packages_with_a_changelog_of_their_own_are_released_with_the_workspace() {
-        let changelogs = changelogs("4000.0.0", "2026-02-03").unwrap();
-        for path in ["CHANGELOG.md", "crates/driver-sys/CHANGELOG.md"] {
-            let (_, text) = changelogs.iter().find(|(it, _)| *it == root().join(path)).unwrap();
-            let (unreleased, _) = text.split_once("\n## [4000.0.0] - 2026-02-03\n").unwrap();
-            assert!(unreleased.ends_with(UNRELEASED), "{path}");
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, quiet, without) =
+            (folder.path().join("ours"), folder.path().join("quiet"), folder.path().join("none"));
+        for (place, entries) in [(folder.path(), "- New.\n"), (&ours, "- Own.\n"), (&quiet, "")] {
+            std::fs::create_dir_all(place).unwrap();
+            let text = format!("# Changelog\n\n{UNRELEASED}\n{entries}");
+            std::fs::write(place.join("CHANGELOG.md"), text).unwrap();
         }
+        let packages = [&*ours, &quiet, &without];
+        let moved = changelogs(folder.path(), &packages, "0.2.0", "2026-02-03").unwrap();
+        let paths: Vec<_> = moved.iter().map(|(path, _)| path.clone()).collect();
+        assert_eq!(paths, [folder.path(), &ours].map(|place| place.join("CHANGELOG.md")));
+        assert!(moved[1].1.ends_with("## [0.2.0] - 2026-02-03\n\n- Own.\n"), "{}", moved[1].1);
+        let error = changelogs(&quiet, &[], "0.2.0", "2026-02-03").unwrap_err();
+        assert!(error.to_string().contains("no unreleased entry"), "{error}");
     }
 
     #[test]

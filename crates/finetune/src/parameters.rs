@@ -153,7 +153,7 @@ impl List {
         let name = |part: &str| layer_name(number, part);
         let norms = self.lora.map_or(self.full, |lora| lora.norms);
         self.norm(name(ATTENTION_NORM), spec.hidden, spec.attention_norm, norms);
-        for projection in Projection::ALL.iter().copied() {
+        for &projection in Projection::ALL {
             if let (Projection::O, Some(norm)) = (projection, spec.attention.qk_norm) {
                 for head in [Q_NORM, K_NORM] {
                     self.norm(name(head), spec.attention.head_dim, norm, self.full);

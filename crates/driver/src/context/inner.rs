@@ -1,4 +1,4 @@
-//! The context of the driver behind a [`Context`](super::Context), and its end.
+//! The state of a [`Context`](super::Context), and its release.
 
 use std::sync::Arc;
 

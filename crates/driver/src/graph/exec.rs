@@ -143,16 +143,16 @@ impl GraphExec {
     /// Sets the launch of a kernel node for later launches of the exec; enqueued ones keep theirs.
     /// The exec keeps the owners of the launch in addition to earlier ones, which enqueued launches
     /// may use. To set new memory often, pass it as an address and keep it alive yourself. The
-    /// launch attributes of a node cannot change.
+    /// launch attributes of a node cannot change; a launch without attributes keeps them.
     ///
     /// # Safety
     /// As [`Graph::add_kernel`]. The graph of this exec must still live, since the node belongs to
     /// it.
     ///
     /// # Errors
-    /// [`Error::AttributesFixed`] if the launch has other attributes than the node; without
-    /// attributes, it takes those of the node. If the node belongs to another graph, the arguments
-    /// do not match the function's parameters, or the driver fails.
+    /// [`Error::AttributesFixed`] if the launch has attributes, and the node has others. If the
+    /// node belongs to another graph, the arguments do not match the function's parameters, or the
+    /// driver fails.
     pub unsafe fn set_kernel_params(
         &mut self,
         node: Node,

@@ -151,7 +151,8 @@ fn an_event_is_not_recorded_while_it_is_queried() {
     let mut table = *TABLE.get_or_init(|| *simulator.table());
     (table.cuEventQuery, table.cuEventRecord) = (slow_query, record);
     let keep = Some(Arc::clone(&simulator) as _);
-    // SAFETY: the functions are or call those of the simulator, which `keep` keeps alive.
+    // SAFETY: every function of the table belongs to the simulator, or calls it; `keep` keeps the
+    // simulator alive.
     let driver = unsafe { Driver::from_table(table, Origin::Simulated, keep) }.unwrap();
     let Device { context, stream } = device_of(&driver);
     let kept = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();

@@ -125,7 +125,7 @@ impl TrainingConfig {
         let Some(Quantization::Nf4 { .. }) = self.precision.quantize else { return Ok(()) };
         let frozen = !self.mode.is_full();
         require("quantize", "nf4", frozen, "left out if all weights are trained")?;
-        for projection in Projection::ALL.iter().copied() {
+        for &projection in Projection::ALL {
             let [inputs, _] = self.model.projection(projection);
             let rule = "such that the inputs of every layer in NF4 are a multiple of 8";
             require(projection.module(), inputs, inputs.is_multiple_of(8), rule)?;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn presets_are_valid_and_found_by_name() {
-        for preset in Preset::ALL.iter().copied() {
+        for &preset in Preset::ALL {
             preset.model().validate().unwrap();
             assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
         }

@@ -243,10 +243,10 @@ impl Builder {
         Some(DropoutSite { probability, training, weight })
     }
 
-    /// Appends dropout of `x` to `out`. Within a step, each site has its own random sequence, and a
-    /// micro-batch its place there. So forward, backward and recomputed passes drop the same
-    /// elements, and so do other divisions of a batch into micro-batches and ranks, if the elements
-    /// of a micro-batch are a multiple of 4.
+    /// Appends dropout of `x` to `out`. Within a step, each site has its own random sequence, in
+    /// which micro-batches follow each other. So forward, backward and recomputed passes drop the
+    /// same elements. The dropped elements do not depend on the number of micro-batches and ranks,
+    /// if `x` has a multiple of 4 elements.
     pub(super) fn drop_out(
         &mut self,
         site: DropoutSite,

@@ -74,7 +74,7 @@ fn a_checkpoint_round_trips() {
     let parameters = parameters();
     checkpoint.require(&parameters.iter().collect::<Vec<_>>()).unwrap();
     for (index, parameter) in parameters.iter().enumerate() {
-        for part in StatePart::ALL.iter().copied() {
+        for &part in StatePart::ALL {
             let values = checkpoint.tensor(&part.tensor_name(&parameter.name)).unwrap();
             assert_eq!(values, Counted.read(index, part).unwrap());
         }

@@ -126,7 +126,7 @@ fn tensors_have_names_shapes_and_values_in_every_type() {
         let parameters = inventory(&config, Mode::Full);
         let given: BTreeMap<&str, &Parameter> =
             parameters.iter().map(|one| (one.name.as_str(), one)).collect();
-        for dtype in WeightType::ALL.iter().copied() {
+        for &dtype in WeightType::ALL {
             let path = folder.path().join(format!("{name}-{dtype}.gguf"));
             let output = GgufOutput { path: &path, base: None, dtype: Some(dtype) };
             let mut reader = write(&config, output).unwrap();

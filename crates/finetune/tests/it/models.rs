@@ -81,7 +81,7 @@ pub(crate) fn bits(trainer: &Trainer) -> Vec<(String, Vec<u32>)> {
     let mut reader = trainer.state().reader(trainer.stream());
     let mut all = Vec::new();
     for (index, parameter) in parameters.iter().enumerate() {
-        for part in StatePart::ALL.iter().copied() {
+        for &part in StatePart::ALL {
             let values = reader.read(index, part).unwrap();
             let bits = values.into_iter().map(f32::to_bits).collect();
             all.push((part.tensor_name(&parameter.name), bits));

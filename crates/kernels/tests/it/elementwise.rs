@@ -167,10 +167,25 @@ fn swiglu_backward_matches_its_reference_and_differences() {
     }
 }
 
-/// At an aligned address, and after one.
-#[test]
-fn swiglu_from_bf16_is_within_its_bound_of_swiglu_from_the_same_numbers() {
-    let (mut data, device) = (Data::new("swiglu in bf16"), Device::new());
+pub(crate) type Bf16 = View<u64, bf16>;
+
+/// The activation of a gated linear unit at `x`, in f64.
+pub(crate) struct Gate {
+    /// The factor σ of `x · σ`.
+    pub(crate) sigmoid: f64,
+    /// The derivative of `x · σ`, and a bound of its derivative by σ.
+    pub(crate) derivative: [f64; 2],
+}
+
+/// Checks out, grad_gate and grad_up of inputs in bf16, at an aligned address and after one.
+/// Relative errors of σ are below `error`, and it is 0 below 2⁻¹²⁶.
+pub(crate) fn gated_from_bf16_is_within_its_bound(
+    name: &str,
+    error: f64,
+    launches: impl Fn([Bf16; 3], [F32; 3]) -> [Result<Launch<u64>, KernelError>; 2],
+    gate: impl Fn(f64) -> Gate,
+) {
+    let (mut data, device) = (Data::new(name), Device::new());
     let cases = LENGTHS.into_iter().flat_map(|len| [(len, 0), (len, 1)]);
     for ((len, shift), scale) in cases.flat_map(|case| [(case, 8.0), (case, 1e30)]) {
         let mut rounded = || -> Vec<bf16> {
@@ -178,24 +193,20 @@ fn swiglu_from_bf16_is_within_its_bound_of_swiglu_from_the_same_numbers() {
             values.iter().map(|&value| bf16::from_f32(value)).collect()
         };
         let given = [rounded(), rounded(), rounded()];
-        let [gate, up, grad_out] =
-            given.each_ref().map(|values| device.upload(values).slice(shift..shift + len));
-        let [out, grad_gate, grad_up] = [0; 3].map(|_| device.unwritten(len));
-        device.run(&SwiGlu { gate, up, out }.launch().unwrap());
-        let backward = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
-        device.run(&backward.launch().unwrap());
-        let found = [out, grad_gate, grad_up].map(|result| device.download(result));
+        let inputs = given.each_ref().map(|values| device.upload(values).slice(shift..shift + len));
+        let results = [0; 3].map(|_| device.unwritten(len));
+        for launch in launches(inputs, results) {
+            device.run(&launch.unwrap());
+        }
+        let found = results.map(|result| device.download(result));
         for at in 0..len {
             let [x, up, grad] = given.each_ref().map(|values| values[shift + at].to_f64());
-            let sigmoid = 1.0 / (1.0 + (-x).exp());
-            let silu = x * sigmoid;
-            let derivative = sigmoid * (1.0 + x * (1.0 - sigmoid));
-            // Relative errors of σ are below 2⁻¹⁸, and it is 0 below 2⁻¹²⁶.
-            let error = sigmoid * 2f64.powi(-18) + f64::from(f32::MIN_POSITIVE);
+            let Gate { sigmoid, derivative: [derivative, slope] } = gate(x);
+            let error = sigmoid * error + f64::from(f32::MIN_POSITIVE);
             let expected = [
-                (silu * up, x * up),
-                (grad * up * derivative, grad * up * (1.0 + 2.0 * x.abs())),
-                (grad * silu, grad * x),
+                (x * sigmoid * up, x * up),
+                (grad * up * derivative, grad * up * slope),
+                (grad * (x * sigmoid), grad * x),
             ];
             for (result, (expected, slope)) in found.iter().zip(expected) {
                 let (result, expected_f32) = (f64::from(result[at]), expected as f32);
@@ -206,6 +217,19 @@ fn swiglu_from_bf16_is_within_its_bound_of_swiglu_from_the_same_numbers() {
             }
         }
     }
+}
+
+#[test]
+fn swiglu_from_bf16_is_within_its_bound_of_swiglu_from_the_same_numbers() {
+    let launches = |[gate, up, grad_out]: [Bf16; 3], [out, grad_gate, grad_up]: [F32; 3]| {
+        let backward = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
+        [SwiGlu { gate, up, out }.launch(), backward.launch()]
+    };
+    gated_from_bf16_is_within_its_bound("swiglu in bf16", 2f64.powi(-18), launches, |x| {
+        let sigmoid = 1.0 / (1.0 + (-x).exp());
+        let derivative = sigmoid * (1.0 + x * (1.0 - sigmoid));
+        Gate { sigmoid, derivative: [derivative, 1.0 + 2.0 * x.abs()] }
+    });
 }
 
 #[test]

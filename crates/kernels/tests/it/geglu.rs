@@ -9,7 +9,9 @@ use retrograph_kernels::elementwise::reference::gelu::{
 use retrograph_kernels::ops::{GeGlu, GeGluBackward};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles};
 
-use crate::elementwise::{EDGES, F32, LENGTHS, run};
+use crate::elementwise::{
+    Bf16, EDGES, F32, Gate, LENGTHS, gated_from_bf16_is_within_its_bound, run,
+};
 use crate::harness::Device;
 
 /// The tolerance for values of magnitude `scale`: relative errors of σ(z) grow with −z, so tiny
@@ -72,46 +74,21 @@ fn geglu_backward_matches_its_reference_and_differences() {
     assert!(gradients(&[f32::NAN], &[1.0], &[1.0]).concat().iter().all(|x| x.is_nan()));
 }
 
-/// At an aligned address, and after one.
 #[test]
 fn geglu_from_bf16_is_within_its_bound_of_geglu_from_the_same_numbers() {
-    let (mut data, device) = (Data::new("geglu in bf16"), Device::new());
-    let cases = LENGTHS.into_iter().flat_map(|len| [(len, 0), (len, 1)]);
-    for ((len, shift), scale) in cases.flat_map(|case| [(case, 8.0), (case, 1e30)]) {
-        let mut rounded = || -> Vec<bf16> {
-            let values = data.uniform(shift + len, scale);
-            values.iter().map(|&value| bf16::from_f32(value)).collect()
-        };
-        let given = [rounded(), rounded(), rounded()];
-        let [gate, up, grad_out] =
-            given.each_ref().map(|values| device.upload(values).slice(shift..shift + len));
-        let [out, grad_gate, grad_up] = [0; 3].map(|_| device.unwritten(len));
-        device.run(&GeGlu { gate, up, out }.launch().unwrap());
+    let launches = |[gate, up, grad_out]: [Bf16; 3], [out, grad_gate, grad_up]: [F32; 3]| {
         let backward = GeGluBackward { gate, up, grad_out, grad_gate, grad_up };
-        device.run(&backward.launch().unwrap());
-        let found = [out, grad_gate, grad_up].map(|result| device.download(result));
-        for at in 0..len {
-            let [x, up, grad] = given.each_ref().map(|values| values[shift + at].to_f64());
-            let z = |x: f64| (8.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3));
-            let sigmoid = 1.0 / (1.0 + (-z(x)).exp());
-            // Relative errors of σ are below 2⁻¹⁵, and it is 0 below 2⁻¹²⁶. Beyond 16 it is 0 or 1.
-            let error = sigmoid * 2f64.powi(-15) + f64::from(f32::MIN_POSITIVE);
-            let nearest = x.clamp(-16.0, 16.0);
-            let slope = 1.0 + 2.0 * (nearest * (1.6 + 0.22 * nearest * nearest)).abs();
-            let expected = [
-                (gelu(x) * up, x * up),
-                (grad * up * gelu_derivative(x), grad * up * slope),
-                (grad * gelu(x), grad * x),
-            ];
-            for (result, (expected, slope)) in found.iter().zip(expected) {
-                let (result, expected_f32) = (f64::from(result[at]), expected as f32);
-                let bound = slope.abs() * error + expected.abs() * 2f64.powi(-21) + 1e-38;
-                let near = (result - expected).abs() <= bound;
-                let overflows = expected_f32.is_infinite() || expected.abs() > 1e38;
-                assert!(near || overflows, "{result} is not {expected} at {x}, {up}, {grad}");
-            }
-        }
-    }
+        [GeGlu { gate, up, out }.launch(), backward.launch()]
+    };
+    gated_from_bf16_is_within_its_bound("geglu in bf16", 2f64.powi(-15), launches, |x| {
+        let z = (8.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3));
+        let sigmoid = 1.0 / (1.0 + (-z).exp());
+        // Beyond 16, σ is 0 or 1.
+        let nearest = x.clamp(-16.0, 16.0);
+        let slope = 1.0 + 2.0 * (nearest * (1.6 + 0.22 * nearest * nearest)).abs();
+        Gate { sigmoid, derivative: [gelu_derivative(x), slope] }
+    });
+    let device = Device::new();
     // For large |x| the derivative is 0 or 1, not the NaN of 0 times infinity.
     let values = [16.0, 17.0, 1e4, 1e30, -16.0, -17.0, -1e4, -1e30].map(bf16::from_f32);
     let ones = device.upload(&[bf16::ONE; 8]);

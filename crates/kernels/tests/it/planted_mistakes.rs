@@ -84,9 +84,9 @@ impl Edited {
         let case = Case { compute, left, format, ..case };
         let result = device.upload(&vec![bf16::MAX; len]);
         let launch = case.launch_rounded(&device, result).unwrap();
-        let dispatches = multistage_tiles(target()).iter();
-        let mut dispatches = dispatches.map(|tile| geometry(&launch, target(), *tile));
-        let dispatch = dispatches.find(|dispatch| dispatch.entry == ENTRY).unwrap();
+        let tiles = multistage_tiles(target()).iter();
+        let mut candidates = tiles.map(|tile| geometry(&launch, target(), *tile));
+        let dispatch = candidates.find(|dispatch| dispatch.entry == ENTRY).unwrap();
         assert_eq!(dispatch.grid, [1, 1, 1]);
         device.run_edited(&launch, dispatch)
     }

@@ -131,8 +131,8 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The image of the kernel that fetches step parameters. Its text is that of the embedded image
-    /// of this name, so bundles with all kernels have its code.
+    /// The image of the kernel that fetches step parameters. `retrograph-kernels` embeds the same
+    /// text under the same name, so bundles with all kernels have its code.
     pub(super) fn step_parameters(target: SmTarget) -> Self {
         let Signature { image, parameters, .. } = FETCH_STEP_PARAMETERS;
         let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };

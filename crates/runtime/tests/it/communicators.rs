@@ -25,7 +25,7 @@ fn simulator() -> (Arc<Simulator>, Device) {
 fn alone(device: &Device, id: UniqueId, change: impl FnOnce(&mut NcclTable)) -> Communicator {
     let mut table = retrograph_nccl_sim::table();
     change(&mut table);
-    // SAFETY: the functions are or call those of the simulated NCCL.
+    // SAFETY: every function of the table belongs to the simulated NCCL, or calls it.
     let nccl = unsafe { Nccl::from_table(table) };
     Communicator::join(&nccl, &device.context, id, Ranks::ONE).unwrap()
 }

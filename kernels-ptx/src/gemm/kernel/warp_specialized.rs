@@ -101,7 +101,7 @@ impl WarpSpecializedKernel {
         self.tile.threads()
     }
 
-    /// Columns that a consumer accumulates. In a gated linear unit they are those of gate and up.
+    /// Columns that a consumer accumulates: in a gated linear unit, the columns of gate and of up.
     fn columns(self) -> u32 {
         match self.image.epilogue {
             Epilogue::Glu(_) => 2 * self.tile.shape[1],

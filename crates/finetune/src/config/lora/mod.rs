@@ -65,8 +65,8 @@ impl FromStr for LoraTargets {
             return Ok(Self::ALL);
         }
         let find = |name: &str| {
-            let known = Projection::ALL.iter().copied();
-            known.into_iter().find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
+            let mut known = Projection::ALL.iter().copied();
+            known.find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
                 UnknownChoice::new(name, "a projection", format!("a list of {}, or all", Self::ALL))
             })
         };

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn modules_are_read_as_they_are_written() {
-        for projection in Projection::ALL.iter().copied() {
+        for &projection in Projection::ALL {
             let module = LoraModule { layer: 11, projection, fused: false };
             assert_eq!(LoraModule::parse(&module.to_string()), Some(module));
         }

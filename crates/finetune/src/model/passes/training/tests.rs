@@ -5,7 +5,7 @@ use retrograph_runtime::OperationKind;
 
 use super::super::count;
 use super::*;
-use crate::config::{LoraConfig, OptimizerConfig, Preset};
+use crate::config::{LoraConfig, ModelConfig, OptimizerConfig, Preset};
 
 fn config(mode: Mode) -> TrainingConfig {
     TrainingConfig {
@@ -168,4 +168,25 @@ fn independent_operations_have_no_edges() {
     let step = step(Mode::Full);
     let (operations, depth) = (step.pass.operations().len(), step.pass.depth());
     assert!(depth * 4 < operations * 3, "{depth} of {operations} operations in a row");
+}
+
+#[test]
+fn post_norms_of_a_large_step_in_bf16_write_only_bf16() {
+    let names = |precision| {
+        let model = ModelConfig { post_norms: true, ..Preset::Tiny.model() };
+        let mode = Mode::Lora(LoraConfig::new(4, 8.0));
+        let config = TrainingConfig { model, precision, batch: 1, seq: 16, ..config(mode) };
+        let step = StepPass::new(&config, StepOptions::default()).unwrap();
+        let names = step.pass.buffers().map(|(_, buffer)| buffer.name().to_owned());
+        let normed = names.filter(|name| name.contains("post-") && name.contains("/normed"));
+        normed.collect::<Vec<_>>()
+    };
+    for (precision, ending) in [
+        (crate::config::Precision::F32, "/normed"),
+        (crate::config::Precision::BF16, "/normed_bf16"),
+    ] {
+        let names = names(precision);
+        assert_eq!(names.len(), 2 * Preset::Tiny.model().layers, "{names:?}");
+        assert!(names.iter().all(|name| name.ends_with(ending)), "{names:?}");
+    }
 }
