@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::launch::{LaunchRequest, check_block};
+use super::launch::{LaunchRequest, check_block, check_geometry};
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
@@ -28,25 +28,24 @@ pub(crate) struct LegacyLaunch {
 }
 
 impl LegacyLaunch {
-    /// The first part that a launch needs and that no call has set.
+    /// The first part that no call has set again after `cuLaunchKernel`.
     fn missing(&self, has_parameters: bool) -> Option<&'static str> {
         match self {
+            Self { is_invalidated: false, .. } => None,
             Self { block: None, .. } => Some("the block shape"),
             Self { size: None, .. } if has_parameters => Some("the size of the parameters"),
-            // Without a call, a function has no dynamic shared memory.
-            Self { shared_bytes: None, is_invalidated: true, .. } => {
-                Some("the size of the shared memory")
-            }
+            Self { shared_bytes: None, .. } => Some("the size of the shared memory"),
             _ => None,
         }
     }
 
-    /// The parameters, up to their size.
-    fn parameters(&self) -> Vec<u8> {
+    /// The parameters up to their size, and poison up to the `needed` bytes.
+    fn parameters(&self, needed: usize) -> Vec<u8> {
+        let size = self.size.unwrap_or(0);
         let poison = POISON.to_le_bytes().into_iter().cycle();
-        let values = self.values.iter().copied().chain(std::iter::repeat(None));
+        let values = self.values.iter().copied().take(size).chain(std::iter::repeat(None));
         let bytes = values.zip(poison).map(|(value, poison)| value.unwrap_or(poison));
-        bytes.take(self.size.unwrap_or(0)).collect()
+        bytes.take(size.max(needed)).collect()
     }
 }
 
@@ -79,7 +78,12 @@ impl State {
     }
 
     pub(crate) fn cuFuncSetSharedSize(&mut self, function: CUfunction, bytes: u32) -> Call {
-        self.legacy(function)?.shared_bytes = Some(bytes);
+        let function = self.resolved(function)?;
+        let found = self.functions.get_mut(function)?;
+        if bytes > found.dynamic_shared_limit {
+            return Err(invalid(Rule::LegacyShared));
+        }
+        found.legacy.shared_bytes = Some(bytes);
         Ok(())
     }
 
@@ -151,18 +155,15 @@ impl State {
     fn legacy_launch(&mut self, function: CUfunction, grid: [i32; 2], stream: CUstream) -> Call {
         let resolved = self.resolved(function)?;
         let found = self.functions.get(resolved)?;
-        let (legacy, has_parameters) = (&found.legacy, found.program.parameter_bytes() > 0);
-        if let Some(missing) = legacy.missing(has_parameters) {
-            return Err(match legacy.is_invalidated {
-                false => invalid(Rule::LegacyUnset),
-                true => self.undefined(format!(
-                    "a legacy launch after cuLaunchKernel without setting {missing} again"
-                )),
-            });
+        let (legacy, needed) = (&found.legacy, found.program.parameter_bytes());
+        if let Some(missing) = legacy.missing(needed > 0) {
+            return Err(self.undefined(format!(
+                "a legacy launch after cuLaunchKernel without setting {missing} again"
+            )));
         }
-        let block = legacy.block.unwrap_or_default();
+        let block = legacy.block.unwrap_or([1; 3]);
         let shared_bytes = legacy.shared_bytes.unwrap_or(0);
-        let mut parameters = legacy.parameters();
+        let mut parameters = legacy.parameters(needed as usize);
         let mut size = parameters.len();
         let mut extra = [
             std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT),
@@ -183,6 +184,8 @@ impl State {
             cluster: None,
             is_cooperative: false,
         };
+        // Other launches with such a grid invalidate a capture.
+        check_geometry(&request).map_err(|_| invalid(Rule::LegacyGrid))?;
         self.launch_request(stream, &request)
     }
 }

@@ -51,6 +51,8 @@ fn a_legacy_launch_is_captured() {
     let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
     assert_eq!(cu!(machine, cuLaunchGridAsync(store, 1, 1, stream)), SUCCESS);
+    let code = cu!(machine, cuLaunchGridAsync(store, 0, 1, stream));
+    assert_eq!(code, INVALID_VALUE, "the capture remains valid");
     let (mut graph, mut exec, mut count) = (CUgraph::NULL, CUgraphExec::NULL, 0);
     assert_eq!(cu!(machine, cuStreamEndCapture(stream, &mut graph)), SUCCESS);
     let none = std::ptr::null_mut();
@@ -79,6 +81,7 @@ fn legacy_arguments_out_of_range_are_invalid() {
     let place = (&raw mut word).cast();
     assert_eq!(cu!(machine, cuParamSetv(store, 0, place, u32::MAX)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuParamSetSize(store, 1 << 15)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuFuncSetSharedSize(store, (48 << 10) + 1)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuLaunchGrid(store, 0, 1)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuLaunchGrid(store, 1, -1)), INVALID_VALUE);
     assert_eq!(cu!(machine, cuParamSetSize(store, 16)), SUCCESS);
@@ -89,19 +92,11 @@ fn legacy_arguments_out_of_range_are_invalid() {
 }
 
 #[test]
-fn a_legacy_launch_needs_a_block_shape_and_a_size_of_the_parameters() {
-    let machine = Machine::trusting();
-    let store = machine.function(c"store");
-    assert_eq!(cu!(machine, cuLaunch(store)), INVALID_VALUE);
-    assert_eq!(cu!(machine, cuFuncSetBlockShape(store, 1, 1, 1)), SUCCESS);
-    assert_eq!(cu!(machine, cuLaunch(store)), INVALID_VALUE);
-    assert_eq!(Machine::new().launch_unprepared(), NOT_SUPPORTED, "no trace attests the error");
-}
-
-impl Machine {
-    fn launch_unprepared(&self) -> CUresult {
-        cu!(self, cuLaunch(self.function(c"store")))
-    }
+fn without_calls_a_legacy_launch_has_one_thread_and_no_parameters() {
+    let machine = Machine::new();
+    assert_eq!(cu!(machine, cuLaunch(machine.function(c"store"))), SUCCESS);
+    let code = cu!(machine, cuCtxSynchronize());
+    assert_ne!(code, SUCCESS, "the address is undefined");
 }
 
 #[test]
