@@ -1,5 +1,5 @@
 //! Compresses every image for all generated SM targets and generates the table of images and
-//! entries.
+//! entries. A published package has these files in `images`.
 //!
 //! The texts of one image for different targets are nearly the same. They share one Brotli stream,
 //! in the order of the targets, which is hardly longer than one compressed text.
@@ -39,19 +39,31 @@ struct Image {
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    let folder = |name| PathBuf::from(env::var_os(name).expect("cargo sets it for build scripts"));
+    let manifest = folder("CARGO_MANIFEST_DIR");
+    let packed = manifest.join("images");
+    // Only packages have this manifest. In a checkout, `images` may be older than the sources.
+    let is_package = manifest.join("Cargo.toml.orig").exists();
+    let out = if is_package && packed.exists() { packed } else { generate(folder("OUT_DIR"))? };
+    println!("cargo::rustc-env=RETROGRAPH_KERNEL_IMAGES={}", out.display());
+    Ok(())
+}
+
+/// Writes the files to `out`.
+fn generate(out: PathBuf) -> io::Result<PathBuf> {
     let mut table = String::from("[\n");
     let images = images();
     for (Image { name, texts, .. }, packed) in images.iter().zip(pack(&images)) {
-        let path = out.join(format!("{name}.br"));
-        fs::write(&path, packed)?;
+        fs::write(out.join(format!("{name}.br")), packed)?;
         line(&mut table, format_args!("    Image {{ name: {name:?}, texts: [{texts}],"));
-        line(&mut table, format_args!("        packed: include_bytes!({path:?}) }},"));
+        let file = format_args!("concat!(env!(\"RETROGRAPH_KERNEL_IMAGES\"), \"/{name}.br\")");
+        line(&mut table, format_args!("        packed: include_bytes!({file}) }},"));
     }
     table.push_str("]\n");
     fs::write(out.join("images.rs"), table)?;
     fs::write(out.join("number_of_images.rs"), images.len().to_string())?;
-    fs::write(out.join("dynamic_shared.rs"), dynamic_shared())
+    fs::write(out.join("dynamic_shared.rs"), dynamic_shared())?;
+    Ok(out)
 }
 
 /// Returns all images with their texts for all targets. Targets are generated in parallel.

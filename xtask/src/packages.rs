@@ -112,8 +112,32 @@ pub(crate) fn readmes() -> anyhow::Result<()> {
     examples::run_copies(&directory, &examples)
 }
 
+/// Writes the packed images of `retrograph-kernels` into its folder `images`, which belongs to the
+/// package: build scripts of dependents are not optimized and would take half a minute.
+fn write_images() -> anyhow::Result<()> {
+    let flags = ["build", "--locked", "-p", "retrograph-kernels", "--message-format", "json"];
+    let messages = output(command("cargo", &flags))?;
+    let mut scripts = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_ours = message["package_id"].as_str()?.contains("/crates/kernels#");
+        is_ours.then(|| message["out_dir"].as_str().map(PathBuf::from)).flatten()
+    });
+    let generated = scripts.next().context("the build script of the kernels did not run")?;
+    let images = root().join("crates/kernels/images");
+    if images.exists() {
+        std::fs::remove_dir_all(&images)?;
+    }
+    std::fs::create_dir(&images)?;
+    for file in std::fs::read_dir(generated)? {
+        let file = file?;
+        std::fs::copy(file.path(), images.join(file.file_name()))?;
+    }
+    Ok(())
+}
+
 /// Packages `packages` and unpacks the archives into a workspace. Returns its folder.
 fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
+    write_images()?;
     let mut archives = command("cargo", &["package", "--no-verify", "--allow-dirty", "--locked"]);
     archives.args(selection()?);
     check(archives)?;
@@ -129,6 +153,11 @@ fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
         let mut unpack = command("tar", &["-xmzf"]);
         unpack.arg(archive).current_dir(&directory);
         check(unpack)?;
+    }
+    let kernels = packages.iter().find(|package| package.name == "retrograph-kernels");
+    let images = kernels.map(|package| directory.join(package.id()).join("images/images.rs"));
+    if !images.is_some_and(|images| images.is_file()) {
+        anyhow::bail!("the package of the kernels lacks the folder `images`");
     }
     std::fs::write(directory.join("Cargo.toml"), unpacked_manifest(packages, &[]))?;
     std::fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;

@@ -53,8 +53,9 @@ struct Entry {
     bytes: Range<usize>,
 }
 
-static IMAGES: [Image; include!(concat!(env!("OUT_DIR"), "/number_of_images.rs"))] =
-    include!(concat!(env!("OUT_DIR"), "/images.rs"));
+static IMAGES: [Image;
+    include!(concat!(env!("RETROGRAPH_KERNEL_IMAGES"), "/number_of_images.rs"))] =
+    include!(concat!(env!("RETROGRAPH_KERNEL_IMAGES"), "/images.rs"));
 
 impl Text {
     const fn packed(digest: [u8; 32], bytes: Range<usize>, entries: &'static [Entry]) -> Self {
@@ -140,7 +141,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Bytes of dynamic shared memory per entry and generated target, for entries that need any.
 static DYNAMIC_SHARED: &[(&str, [u32; SmTarget::GENERATED.len()])] =
-    include!(concat!(env!("OUT_DIR"), "/dynamic_shared.rs"));
+    include!(concat!(env!("RETROGRAPH_KERNEL_IMAGES"), "/dynamic_shared.rs"));
 
 /// Returns the bytes of dynamic shared memory that a launch of `entry` needs on `target`.
 pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
