@@ -29,6 +29,7 @@ mod ptx;
 mod ranks;
 mod rebinding;
 mod refusals;
+mod sgemm_errors;
 mod soak;
 mod tally;
 mod threads;

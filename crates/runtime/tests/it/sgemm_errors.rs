@@ -1,0 +1,138 @@
+//! Errors of f32 products against f64, beside those of cuBLAS's SGEMM. Needs a GPU with cuBLAS.
+
+use half::f16;
+use retrograph_kernels::ops::{Fprop, GemmShape, Split, SplitMatrix};
+use retrograph_kernels::{KernelError, Launch};
+use retrograph_runtime::{
+    Bindings, BufferId, CUBLAS_WORKSPACE_BYTES, Cublas, DeviceBuffer, LibraryGemm, MatrixShape,
+    Pass, Policy, Slice,
+};
+use retrograph_test_support::numbers::{Data, doubles};
+use retrograph_test_support::reference::matmul;
+use retrograph_test_support::reference::transposed;
+
+use crate::cublas::cublas;
+use crate::device::{Device, device};
+use crate::programs::build;
+
+const ROWS: usize = 256;
+const OUTPUTS: usize = 128;
+/// Terms of each element of a split matrix.
+const TERMS: usize = 2;
+
+/// `y = x·wᵀ` by SGEMM, in `tf32x3` and in split f16.
+struct Products {
+    pass: Pass,
+    x: Slice<f32>,
+    w: Slice<f32>,
+    results: [Slice<f32>; 3],
+}
+
+impl Products {
+    fn new(inner: usize) -> Self {
+        let mut pass = Pass::new("f32 products");
+        let x = pass.external("x", ROWS * inner);
+        let w = pass.external("w", OUTPUTS * inner);
+        let results @ [sgemm, tf32x3, split_f16] =
+            ["sgemm", "tf32x3", "split f16"].map(|name| pass.external(name, ROWS * OUTPUTS));
+        let workspace = pass.transient("workspace", CUBLAS_WORKSPACE_BYTES / 4);
+        pass.library_gemm(&LibraryGemm {
+            a: x,
+            b: w,
+            c: sgemm,
+            workspace,
+            shape: MatrixShape { m: ROWS, n: OUTPUTS, k: inner },
+            transpose_a: false,
+            transpose_b: true,
+            alpha: 1.0,
+            accumulate: false,
+        })
+        .unwrap();
+        let shape = GemmShape { rows: ROWS, inputs: inner, outputs: OUTPUTS };
+        let (bias, alpha, accumulate) = (None, 1.0, false);
+        launch(&mut pass, Fprop { x, w, bias, y: tf32x3, shape, alpha, accumulate }.launch());
+        let [x_terms, w_terms] = [(x, ROWS), (w, OUTPUTS)].map(|(matrix, rows)| {
+            let out = SplitMatrix {
+                terms: pass.transient::<f16>("terms", TERMS * matrix.len()).into(),
+                term_count: TERMS,
+                scales: pass.transient::<f32>("scales", rows).into(),
+            };
+            let x = matrix.into();
+            let split = Split { x, column_scales: None, out, rows, columns: inner };
+            launch(&mut pass, split.launch());
+            out
+        });
+        let y = split_f16;
+        let product = Fprop { x: x_terms, w: w_terms, bias, y, shape, alpha, accumulate };
+        launch(&mut pass, product.launch());
+        Self { pass, x, w, results }
+    }
+
+    fn run(&self, device: &Device, cublas: &Cublas, x: &[f32], w: &[f32]) -> [Vec<f32>; 3] {
+        let [x, w] = [x, w].map(|it| DeviceBuffer::from_slice(&device.stream, it).unwrap());
+        let nan = vec![f32::NAN; ROWS * OUTPUTS];
+        let results = self.results.map(|_| DeviceBuffer::from_slice(&device.stream, &nan).unwrap());
+        let mut bindings = Bindings::new();
+        bindings.bind(self.x, &x).bind(self.w, &w).cublas(cublas);
+        for (slice, buffer) in self.results.into_iter().zip(&results) {
+            bindings.bind(slice, buffer);
+        }
+        let mut program = build(device, &self.pass, &bindings, Policy::Eager).unwrap();
+        program.step(&device.stream, &self.pass.controls()).unwrap();
+        results.map(|buffer| buffer.download(&device.stream).unwrap())
+    }
+}
+
+fn launch(pass: &mut Pass, launch: Result<Launch<BufferId>, KernelError>) {
+    pass.launch(launch.unwrap()).unwrap();
+}
+
+/// The largest and the quadratic mean of `|y − exact| ÷ Σ|x·w|`, in units of 2⁻²⁴.
+fn errors(found: &[f32], exact: &[f64], sums: &[f64]) -> [f64; 2] {
+    let pairs = found.iter().zip(exact).zip(sums);
+    let errors: Vec<f64> =
+        pairs.map(|((y, exact), sum)| (f64::from(*y) - exact).abs() / sum).collect();
+    let largest = errors.iter().fold(0.0, |largest: f64, error| match error.is_nan() {
+        true => f64::INFINITY,
+        false => largest.max(*error),
+    });
+    let square = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
+    [largest, square.sqrt()].map(|error| error * f64::from(1 << 24))
+}
+
+/// Prints one JSON line per operands; `--nocapture` shows them.
+#[test]
+#[expect(clippy::print_stdout, reason = "records take the lines")]
+fn f32_products_are_at_most_twice_as_far_from_f64_as_sgemm() {
+    let device = device();
+    let Some(cublas) = cublas(&device) else { return };
+    let mut data = Data::new("errors beside SGEMM");
+    for inner in [1536, 8960] {
+        let products = Products::new(inner);
+        for [x_scale, w_scale] in [[1.0, 1.0], [1e-30, 1e30], [1e30, 1e-30], [1e-15, 1e-15]] {
+            for (every, name) in [(usize::MAX, "none"), (193, "x1000"), (12_289, "x1e6")] {
+                let mut x = data.uniform(ROWS * inner, x_scale);
+                let mut w = data.uniform(OUTPUTS * inner, w_scale);
+                let factor = if every == 193 { 1e3 } else { 1e6 };
+                x.iter_mut().skip(7).step_by(every).for_each(|value| *value *= factor);
+                w.iter_mut().skip(5).step_by(every).for_each(|value| *value *= factor);
+                let found = products.run(&device, &cublas, &x, &w);
+                let exact = |[x, w]: [&[f64]; 2]| {
+                    matmul(x, &transposed(w, OUTPUTS, inner), [ROWS, inner, OUTPUTS])
+                };
+                let [x, w] = [doubles(&x), doubles(&w)];
+                let sizes = [&x, &w].map(|it| it.iter().map(|it| it.abs()).collect::<Vec<_>>());
+                let (exact, sums) = (exact([&x, &w]), exact([&sizes[0], &sizes[1]]));
+                let [sgemm, tf32x3, split] = found.map(|y| errors(&y, &exact, &sums));
+                println!(
+                    "{{\"inner\":{inner},\"scales\":[{x_scale:e},{w_scale:e}],\
+                     \"outliers\":\"{name}\",\"sgemm\":{sgemm:.3?},\"tf32x3\":{tf32x3:.3?},\
+                     \"split_f16\":{split:.3?}}}"
+                );
+                for ours in [tf32x3, split] {
+                    assert!(ours[0] <= 2.0 * sgemm[0], "{ours:?} and SGEMM {sgemm:?}");
+                }
+            }
+        }
+    }
+}
