@@ -24,6 +24,7 @@ pub(crate) mod row_registers;
 pub(crate) mod sigmoid;
 pub(crate) mod smem_tile;
 pub(crate) mod softcap;
+pub(crate) mod split_row;
 pub(crate) mod swizzle;
 pub(crate) mod tensor_list;
 pub(crate) mod tf32;

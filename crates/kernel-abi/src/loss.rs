@@ -1,7 +1,7 @@
 //! Cross-entropy, the mean loss, and the DPO loss.
 
 use crate::parameters::parameters;
-use crate::{Any, Bf16, RowKernel, Signature};
+use crate::{Any, Bf16, F16, RowKernel, Signature};
 
 parameters! {
     /// The parameters of [`CROSS_ENTROPY`] and its variants.
@@ -73,6 +73,41 @@ pub const CROSS_ENTROPY_SOFTCAP_BF16: RowKernel = RowKernel {
             "cross_entropy_softcap_bf16_block_per_row",
         ],
         ..CROSS_ENTROPY.signature
+    },
+    ..CROSS_ENTROPY
+};
+
+parameters! {
+    /// The parameters of [`SPLIT_CROSS_ENTROPY`].
+    pub struct SplitCrossEntropyParameters {
+        /// `rows × vocab` logits, read.
+        logits: pointer<f32>,
+        /// `rows` tokens or [`IGNORED_TARGET`], read.
+        targets: pointer<u32>,
+        /// `rows` losses, written.
+        losses: pointer<f32>,
+        /// `vocab` powers of two by which the columns of the gradient are multiplied before the
+        /// split, read, or null.
+        column_scales: pointer<f32>,
+        /// `2 × rows × vocab` elements of the gradient, written: hi, then lo.
+        terms: pointer<F16>,
+        /// `rows` scales, written.
+        scales: pointer<f32>,
+        /// The number of targets that are not ignored, read.
+        counted: pointer<u32>,
+        /// Number of rows.
+        rows: u32,
+        /// Logits of a row, a multiple of 8.
+        vocab: u32,
+    }
+}
+
+/// Cross-entropy of logits in f32, and its gradient, split into terms of f16.
+pub const SPLIT_CROSS_ENTROPY: RowKernel = RowKernel {
+    signature: Signature {
+        image: "split_f16_cross_entropy",
+        parameters: SplitCrossEntropyParameters::<()>::LIST,
+        entries: &["split_f16_cross_entropy_warp_per_row", "split_f16_cross_entropy_block_per_row"],
     },
     ..CROSS_ENTROPY
 };

@@ -54,12 +54,13 @@ pub use crate::lora::{
 pub use crate::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
     CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN, Mean, PREFERENCE,
-    Preference, SCALE_ROWS, ScaleRows,
+    Preference, SCALE_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows, SplitCrossEntropy,
 };
 pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{
     COLUMN_SUM, ColumnSum, RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE, ResidualAdd,
-    RmsNorm, RmsNormBackward, RmsNormGammaReduce,
+    RmsNorm, RmsNormBackward, RmsNormGammaReduce, SPLIT_RMS_NORM, SPLIT_RMS_NORM_BACKWARD,
+    SplitRmsNorm, SplitRmsNormBackward,
 };
 pub use crate::optimizer::{
     ADAMW, AdamW, AdamWTensor, CLIP_FACTOR, CLIP_GRADS, ClipFactor, ClipGrads, Decay,

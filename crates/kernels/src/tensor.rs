@@ -197,6 +197,17 @@ impl<B> From<SplitMatrix<B>> for TensorView<B> {
 pub(crate) type InputPointers<B> = (Pointer<B, f32>, Pointer<B, Bf16>);
 
 impl<B: Copy> TensorView<B> {
+    /// The view of an input that a kernel reads in f32.
+    pub(crate) fn require_f32(self, check: Check) -> Result<View<B, f32>, KernelError> {
+        match self {
+            Self::F32(view) => Ok(view),
+            _ => {
+                let (dtype, help) = (self.dtype(), "pass f32");
+                Err(KernelError::UnsupportedDType { kernel: check.0, compute: dtype, dtype, help })
+            }
+        }
+    }
+
     /// The pointers of an input that a kernel reads in f32 or bf16.
     pub(crate) fn f32_or_bf16(self, check: Check) -> Result<InputPointers<B>, KernelError> {
         match self {

@@ -6,34 +6,25 @@
 //! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
 //! per thread in registers; the others load or compute a row twice.
 //!
-//! Infinity and NaN become NaN in both terms and do not affect the scale of their row. Subnormal
-//! elements do not affect it either; they, and elements whose product with the column scale exceeds
-//! 2^141, are clamped to the range of f16.
+//! [`split_row`](crate::primitives::split_row) describes the scale of a row and special values.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
 
-use retrograph_kernel_abi::F16;
 use retrograph_kernel_abi::gemm::{
-    SPLIT_ENTRIES, SPLIT_LOG2_MAX, SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES,
-    SplitEntries, SplitParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
+    SPLIT_ENTRIES, SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries,
+    SplitParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
-use crate::primitives::f16;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{Registers, registers, set, values};
 use crate::primitives::sigmoid;
+use crate::primitives::split_row::{ColumnScales, SplitRow, largest_exponent_sum};
 
 /// Elements of a group, which one thread splits.
 const GROUP: u32 = 8;
-/// The biased exponent of 1.
-const ONE: u32 = 127;
-/// The biased exponent of the largest element of a scaled row.
-const TOP: u32 = ONE + SPLIT_LOG2_MAX;
-/// The largest f16.
-const LARGEST: f32 = 65504.0;
 
 /// Builds the image that splits a matrix.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -53,11 +44,10 @@ pub(crate) fn swiglu_backward(target: SmTarget) -> Module {
 fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
     let SplitParameters { x, column_scales, terms, scales, rows, columns, term_count: count } =
         SplitParameters::declare(&mut Declarations(*k));
-    let split = SplitRow {
-        column_scales: Some(Optional::new(column_scales)),
-        writes_lo: Some(count.gt(1)),
-        ..SplitRow::new(k, terms, scales, [rows, columns])
-    };
+    let (column_scales, writes_lo) = (ColumnScales::new(column_scales), count.gt(1));
+    let split = SplitRow::new(k.ctaid_x(), terms, scales, [rows, columns])
+        .with_column_scales(column_scales)
+        .with_lo_if(writes_lo);
     let x = row_of(x, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| set(group, load(x, column));
     Rows { splits: [split], columns, fetch: Box::new(fetch) }
@@ -66,9 +56,9 @@ fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
 fn of_swiglu<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
     let SplitSwiGluParameters { gate, up, out, terms, scales, rows, columns } =
         SplitSwiGluParameters::declare(&mut Declarations(*k));
-    let split = SplitRow::new(k, terms, scales, [rows, columns]);
+    let split = SplitRow::new(k.ctaid_x(), terms, scales, [rows, columns]);
     let [gate, up] = [gate, up].map(|matrix| row_of(matrix, columns));
-    let out = Optional::row_of(out, columns);
+    let out = OptionalRow::of(out, columns);
     let fetch = move |column, [group]: &[Group<'k>; 1]| {
         let inputs = load(gate, column).into_iter().zip(load(up, column));
         set(group, inputs.map(|(gate, up)| sigmoid::swiglu(gate, up)));
@@ -93,16 +83,17 @@ fn of_swiglu_backward<'k>(k: &Kernel<'k>) -> Rows<'k, 2> {
         rows,
         columns,
     } = SplitSwiGluBackwardParameters::declare(&mut Declarations(*k));
-    let split = |column_scales, terms, scales| SplitRow {
-        column_scales: Some(Optional::new(column_scales)),
-        ..SplitRow::new(k, terms, scales, [rows, columns])
+    let split = |column_scales, terms, scales| {
+        let column_scales = ColumnScales::new(column_scales);
+        let row = SplitRow::new(k.ctaid_x(), terms, scales, [rows, columns]);
+        row.with_column_scales(column_scales)
     };
     let splits = [
         split(gate_column_scales, gate_terms, gate_scales),
         split(up_column_scales, up_terms, up_scales),
     ];
     let inputs = [gate, up, grad_out].map(|matrix| row_of(matrix, columns));
-    let grads = [grad_gate, grad_up].map(|matrix| Optional::row_of(matrix, columns));
+    let grads = [grad_gate, grad_up].map(|matrix| OptionalRow::of(matrix, columns));
     let fetch = move |column, groups: &[Group<'k>; 2]| {
         let [gate, up, grad_out] = inputs.map(|input| load(input, column));
         for j in 0..GROUP as usize {
@@ -152,41 +143,25 @@ struct Rows<'k, const N: usize> {
     fetch: Fetch<'k, N>,
 }
 
-/// The outputs and the column scales of a row that is split.
-struct SplitRow<'k> {
-    /// The column scales.
-    column_scales: Option<Optional<'k>>,
-    /// Both terms, as words of two elements.
-    hi: Ptr<'k, u32>,
-    lo: Ptr<'k, u32>,
-    /// Whether lo is written; always if `None`.
-    writes_lo: Option<Pred<'k>>,
-    scale: Ptr<'k, f32>,
-}
-
-/// An array that may be null.
+/// A row that is also written in f32, if the matrix is not null.
 #[derive(Clone, Copy)]
-struct Optional<'k> {
-    array: Ptr<'k, f32>,
+struct OptionalRow<'k> {
+    row: Ptr<'k, f32>,
     exists: Pred<'k>,
 }
 
-impl<'k> Optional<'k> {
-    fn new(array: Ptr<'k, f32>) -> Self {
-        Self { array, exists: !array.is_null() }
-    }
-
+impl<'k> OptionalRow<'k> {
     /// The row of this block.
-    fn row_of(matrix: Ptr<'k, f32>, columns: Value<'k, u32>) -> Self {
-        Self { array: row_of(matrix, columns), exists: !matrix.is_null() }
+    fn of(matrix: Ptr<'k, f32>, columns: Value<'k, u32>) -> Self {
+        Self { row: row_of(matrix, columns), exists: !matrix.is_null() }
     }
 
     /// Stores a group at `column`.
     fn store(&self, column: Value<'k, u32>, group: &Group<'k>) {
         column.kernel().when(self.exists, || {
             let [a, b, c, d, e, f, g, h] = values(group);
-            self.array.store_vec4(column, [a, b, c, d]);
-            self.array.store_vec4(column + 4, [e, f, g, h]);
+            self.row.store_vec4(column, [a, b, c, d]);
+            self.row.store_vec4(column + 4, [e, f, g, h]);
         });
     }
 }
@@ -247,7 +222,8 @@ impl<'k, const N: usize> Rows<'k, N> {
         largest: [Var<'k, u32>; N],
     ) {
         for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-            largest.update(|largest| split.largest(column, group, largest));
+            let column_scales = split.column_scales(column);
+            largest.update(|largest| largest_exponent_sum(values(group), column_scales, largest));
         }
     }
 
@@ -265,107 +241,8 @@ impl<'k, const N: usize> Rows<'k, N> {
         largest: [Value<'k, u32>; N],
     ) {
         for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-            split.write(target, column, group, largest);
+            let column_scales = split.column_scales(column);
+            split.write(target, column, values(group), column_scales, largest);
         }
     }
-}
-
-impl<'k> SplitRow<'k> {
-    /// The row of this block in a split matrix with two terms and no column scales.
-    fn new(
-        k: &Kernel<'k>,
-        terms: Ptr<'k, F16>,
-        scales: Ptr<'k, f32>,
-        [rows, columns]: [Value<'k, u32>; 2],
-    ) -> Self {
-        let first = k.ctaid_x().mul_wide(columns);
-        let hi = Ptr::<u32>::from_address(terms.address() + (first << 1));
-        let lo = Ptr::<u32>::from_address(hi.address() + (rows.mul_wide(columns) << 1));
-        Self { column_scales: None, hi, lo, writes_lo: None, scale: scales.at(k.ctaid_x()) }
-    }
-
-    /// The bits of the column scales of the group at `column`.
-    fn column_scales(&self, column: Value<'k, u32>) -> Vec<Value<'k, u32>> {
-        let k = column.kernel();
-        let Some(Optional { array, exists }) = self.column_scales else {
-            return vec![k.constant(ONE << 23); GROUP as usize];
-        };
-        let column_scales = [(); GROUP as usize].map(|()| k.var(ONE << 23));
-        k.when(exists, || {
-            set(&column_scales, load(array, column).into_iter().map(Value::<f32>::bits))
-        });
-        column_scales.map(|scale| scale.get()).to_vec()
-    }
-
-    /// The maximum of `largest` and the exponent sums of a group.
-    fn largest(
-        &self,
-        column: Value<'k, u32>,
-        group: &Group<'k>,
-        largest: Value<'k, u32>,
-    ) -> Value<'k, u32> {
-        let sums = group.iter().zip(self.column_scales(column));
-        sums.map(|(value, column_scale)| exponent_sum(value.get(), column_scale))
-            .fold(largest, |largest, sum| largest.max(sum))
-    }
-
-    /// Writes the scale. Returns the largest exponent sum of the row, clamped so that the scale is
-    /// a normal number.
-    fn write_scale(&self, k: &Kernel<'k>, largest: Value<'k, u32>) -> Value<'k, u32> {
-        let largest = k.block_max(largest.cast::<f32>()).cast::<u32>();
-        let largest = largest.max(TOP + 1).min(TOP + 254);
-        let scale = Value::<f32>::from_bits((largest - TOP) << 23);
-        k.when(k.tid_x().eq(0), || self.scale.store(0, scale));
-        largest
-    }
-
-    /// Writes the terms of a group.
-    fn write(
-        &self,
-        target: SmTarget,
-        column: Value<'k, u32>,
-        group: &Group<'k>,
-        largest: Value<'k, u32>,
-    ) {
-        let elements = group.iter().zip(self.column_scales(column));
-        let terms: Vec<_> = elements
-            .map(|(value, column_scale)| split(value.get(), column_scale, largest))
-            .collect();
-        let store = |term: usize, to: Ptr<'k, u32>| {
-            let word = |at: usize| f16::pack(target, [terms[at][term], terms[at + 1][term]]);
-            to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
-        };
-        store(0, self.hi);
-        match self.writes_lo {
-            None => store(1, self.lo),
-            Some(writes_lo) => column.kernel().when(writes_lo, || store(1, self.lo)),
-        }
-    }
-}
-
-/// The sum of the biased exponents of an element and its column scale; 0 for 0, infinities and NaN.
-fn exponent_sum<'k>(value: Value<'k, f32>, column_scale: Value<'k, u32>) -> Value<'k, u32> {
-    let exponent = exponent(value.bits());
-    let counts = exponent.gt(0) & exponent.lt(255);
-    counts.select(exponent + self::exponent(column_scale), 0)
-}
-
-/// The biased exponent of a float with these bits.
-fn exponent(bits: Value<'_, u32>) -> Value<'_, u32> {
-    (bits >> 23) & 255
-}
-
-/// Both terms of an element before their rounding to f16. `largest` is the largest exponent sum of
-/// its row.
-fn split<'k>(
-    value: Value<'k, f32>,
-    column_scale: Value<'k, u32>,
-    largest: Value<'k, u32>,
-) -> [Value<'k, f32>; 2] {
-    // The column scale divided by the scale of the row, whose reciprocal alone may be out of range.
-    let shifted = (exponent(column_scale) + (TOP + ONE)).max(largest + 1) - largest;
-    let scaled = value * Value::<f32>::from_bits(shifted.min(254) << 23);
-    let finite = exponent(value.bits()).lt(255);
-    let scaled = finite.select(scaled.max(-LARGEST).min(LARGEST), f32::NAN);
-    [scaled, scaled - f16::round(scaled)]
 }

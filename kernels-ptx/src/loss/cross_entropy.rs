@@ -14,14 +14,15 @@
 //! row. Neither is used as an index.
 //!
 //! The gradient is written as f32, bf16 or both, or in place of the logits. If all destinations are
-//! null, only losses are computed.
+//! null, only losses are computed. `split_f16_cross_entropy` writes it in terms of f16 instead.
 //!
 //! **Grid.** `cross_entropy_warp_per_row`: 4 rows per block of 128 threads, for small vocabularies.
 //! `cross_entropy_block_per_row`: one block of 512 threads per row, for large ones. Thread i of a
 //! group handles the vectors i, i + size, … of 16 bytes in two passes, [`UNROLL`] at a time. The
 //! first keeps a running maximum and the sum of exponentials relative to it, and rescales the sum
 //! when the maximum grows (Milakov and Gimelshein, arXiv 1805.02867). The second computes the
-//! gradient, from the end of the row to its start. The thread that owns the target's column writes
+//! gradient, from the end of the row to its start. If the gradient is split, the second finds its
+//! largest exponent, and a third computes it again. The thread that owns the target's column writes
 //! the loss before it may overwrite the logit.
 //!
 //! **Determinism.** A thread adds its vectors in ascending order; a butterfly of fixed shape adds
@@ -31,7 +32,7 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
-    CrossEntropyParameters, IGNORED_TARGET,
+    CrossEntropyParameters, IGNORED_TARGET, SPLIT_CROSS_ENTROPY, SplitCrossEntropyParameters,
 };
 use retrograph_kernel_abi::{DType, RowKernel};
 use retrograph_ptx::SmTarget;
@@ -43,8 +44,9 @@ use crate::primitives::eight::{load_eight_or, write_eight};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::softcap::{Softcap, softcap, softcap_backward};
+use crate::primitives::split_row::{ColumnScales, SplitRow, largest_exponent_sum};
 use crate::primitives::thread_group::ThreadGroup;
-use crate::primitives::vec4::{Vec4, aligned};
+use crate::primitives::vec4::{F32x4, Vec4, aligned};
 
 /// Vectors that a thread loads at a time.
 const UNROLL: u32 = 4;
@@ -94,7 +96,52 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
         let logits = logits.reinterpret();
         let gradient = Output::new(grad_logits, grad_logits_bf16);
         let in_place = in_place.ne(0);
+        let operands = Operands { logits, targets, losses, counted, rows, vocab, softcap };
+        let row = operands.write_loss(k, format, group);
+        let gradient = gradient.or(Output::of(dtype, logits), in_place);
+        k.return_if(gradient.is_null());
+        row.write_gradient(target, gradient.at(row.start));
+    })
+}
 
+/// Builds the image for logits in f32 whose gradient is split.
+pub(crate) fn split(target: SmTarget) -> Module {
+    let format = Format { dtype: DType::F32, capped: false };
+    let entry = |(name, group): (&str, ThreadGroup)| {
+        Kernel::build(name, |k| {
+            k.max_threads(group.block_threads());
+            let parameters = SplitCrossEntropyParameters::declare(&mut Declarations(*k));
+            let SplitCrossEntropyParameters { logits, targets, losses, .. } = parameters;
+            let SplitCrossEntropyParameters { column_scales, terms, scales, .. } = parameters;
+            let SplitCrossEntropyParameters { counted, rows, vocab, .. } = parameters;
+            let (logits, softcap) = (logits.reinterpret(), k.constant(0.0));
+            let operands = Operands { logits, targets, losses, counted, rows, vocab, softcap };
+            let row = operands.write_loss(k, format, group);
+            let split = SplitRow::new(row.index, terms, scales, [rows, vocab]);
+            let split = split.with_column_scales(ColumnScales::new(column_scales));
+            row.split_gradient(target, group, split);
+        })
+    };
+    let entries = ThreadGroup::of_entries(&SPLIT_CROSS_ENTROPY).map(entry);
+    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+}
+
+/// The operands of the losses.
+struct Operands<'k> {
+    logits: Ptr<'k, u32>,
+    targets: Ptr<'k, u32>,
+    losses: Ptr<'k, f32>,
+    counted: Ptr<'k, u32>,
+    rows: Value<'k, u32>,
+    vocab: Value<'k, u32>,
+    softcap: Value<'k, f32>,
+}
+
+impl<'k> Operands<'k> {
+    /// Writes the loss of the row of `group`, and returns the row.
+    fn write_loss(&self, k: &Kernel<'k>, format: Format, group: ThreadGroup) -> Row<'k> {
+        let Self { logits, targets, losses, counted, rows, vocab, softcap } = *self;
+        let dtype = format.dtype;
         let index = group.row(k);
         k.return_if(index.ge(rows));
         let start = index.mul_wide(vocab);
@@ -107,8 +154,8 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
 
         let first = thread_rank * width;
         let cap = Cap::new(format, softcap);
-        let row = Row { dtype, x, vocab, cap, first, stride: size * width };
-        let [max, sum] = row.max_and_sum(k, group);
+        let vectors = Vectors { dtype, x, vocab, cap, first, stride: size * width };
+        let [max, sum] = vectors.max_and_sum(k, group);
 
         // Group sizes are powers of two.
         k.when(thread_rank.eq((token >> width.ilog2()) & (size - 1)), || {
@@ -118,7 +165,7 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
                     DType::F32 => x.load(token),
                     _ => Value::<f32>::from_bits(x.reinterpret::<u32>().load_u16(token) << 16),
                 };
-                loss.set(sum.ln() + (max - cap.apply(logit).value));
+                loss.set(sum.ln() + (max - vectors.cap.apply(logit).value));
             });
             losses.store(index, loss);
         });
@@ -126,21 +173,30 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
         let weight = counted.load(0).max(1).cast::<f32>().rcp();
         let weight = in_vocab.select(weight, fallback);
         let factor = sum.rcp() * weight;
-        let gradient = gradient.or(Output::of(dtype, logits), in_place);
-        k.return_if(gradient.is_null());
-        let one_hot = OneHot { token, weight };
-        row.write_gradient(target, gradient.at(start), max, factor, one_hot);
-    })
+        Row { vectors, index, start, max, factor, one_hot: OneHot { token, weight } }
+    }
+}
+
+/// A row and what its gradient depends on: `exp(logit − max) · factor − one_hot`.
+struct Row<'k> {
+    vectors: Vectors<'k>,
+    index: Value<'k, u32>,
+    /// The index of its first element.
+    start: Value<'k, u64>,
+    max: Value<'k, f32>,
+    factor: Value<'k, f32>,
+    one_hot: OneHot<'k>,
 }
 
 /// A row that is `weight` at the target and 0 elsewhere.
+#[derive(Clone, Copy)]
 struct OneHot<'k> {
     token: Value<'k, u32>,
     weight: Value<'k, f32>,
 }
 
 /// The vectors of 16 bytes of a row that belong to a thread.
-struct Row<'k> {
+struct Vectors<'k> {
     dtype: DType,
     x: Ptr<'k, f32>,
     vocab: Value<'k, u32>,
@@ -158,7 +214,7 @@ enum Direction {
     Down,
 }
 
-impl<'k> Row<'k> {
+impl<'k> Vectors<'k> {
     /// Returns the maximum of the logits, and the sum of `exp(logit − max)`, of the whole row.
     fn max_and_sum(&self, k: &Kernel<'k>, group: ThreadGroup) -> [Value<'k, f32>; 2] {
         let dtype = self.dtype;
@@ -176,48 +232,6 @@ impl<'k> Row<'k> {
         let thread_max = max.get();
         let max = group.max(k, thread_max);
         [max, group.sum(k, sum.get() * relative(dtype, thread_max, max))]
-    }
-
-    /// Writes the gradient of the logits, `exp(logit − max) · factor − one_hot`.
-    fn write_gradient(
-        &self,
-        target: SmTarget,
-        gradient: Output<'k>,
-        max: Value<'k, f32>,
-        factor: Value<'k, f32>,
-        OneHot { token, weight }: OneHot<'k>,
-    ) {
-        let (k, dtype, width) = (&max.kernel(), self.dtype, 16 / self.dtype.bytes());
-        let [f32, bf16] = gradient.arrays();
-        let vectorized = aligned(&[self.x, f32, bf16]);
-        // Downwards, since the end of the row is still in the L2 cache.
-        self.for_each_vector(vectorized, Direction::Down, |first, logits| {
-            let entries: Vec<_> = logits
-                .iter()
-                .map(|logit| k.var(relative(dtype, logit.value, max) * factor))
-                .collect();
-            let column = token - first;
-            k.when(column.lt(width), || {
-                for (lane, entry) in (0u32..).zip(&entries) {
-                    let onehot = column.eq(lane).select(weight, 0.0);
-                    entry.update(|entry| entry - onehot);
-                }
-            });
-            let entries: Vec<_> = entries
-                .iter()
-                .zip(logits)
-                .map(|(entry, logit)| logit.backward(entry.get()))
-                .collect();
-            match entries[..] {
-                [a, b, c, d] => {
-                    Vec4::new(first, self.vocab, vectorized).write(target, gradient, [a, b, c, d]);
-                }
-                _ => {
-                    let entries = entries.try_into().expect("eight");
-                    write_eight(target, gradient, first, self.vocab, vectorized, entries);
-                }
-            }
-        });
     }
 
     /// Calls `body` with the index of the first element and the logits of each vector, padded with
@@ -272,6 +286,73 @@ impl<'k> Row<'k> {
             }
         }
     }
+}
+
+impl<'k> Row<'k> {
+    /// Writes the gradient of the logits.
+    fn write_gradient(&self, target: SmTarget, gradient: Output<'k>) {
+        let [f32, bf16] = gradient.arrays();
+        let vectorized = aligned(&[self.vectors.x, f32, bf16]);
+        let vocab = self.vectors.vocab;
+        // Downwards, since the end of the row is still in the L2 cache.
+        self.for_each_gradient(vectorized, Direction::Down, |first, entries| match entries[..] {
+            [a, b, c, d] => {
+                Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
+            }
+            _ => {
+                let entries = entries.try_into().expect("eight");
+                write_eight(target, gradient, first, vocab, vectorized, entries);
+            }
+        });
+    }
+
+    /// Splits the gradient of logits in f32, in rows of whole vectors, which it computes twice.
+    fn split_gradient(&self, target: SmTarget, group: ThreadGroup, split: SplitRow<'k>) {
+        let k = &self.max.kernel();
+        let vectorized = aligned(&[self.vectors.x]);
+        let largest = k.var(0);
+        // Against the direction of the last pass, whose end is still in the L2 cache.
+        self.for_each_gradient(vectorized, Direction::Down, |first, entries| {
+            let (entries, scales) = (of_vec4(entries), split.column_scales(first));
+            largest.update(|largest| largest_exponent_sum(entries, scales, largest));
+        });
+        let largest = split.write_scale_of(k, group, largest.get());
+        self.for_each_gradient(vectorized, Direction::Up, |first, entries| {
+            split.write(target, first, of_vec4(entries), split.column_scales(first), largest);
+        });
+    }
+
+    /// Calls `body` with the index of the first element and the gradients of each vector.
+    fn for_each_gradient(
+        &self,
+        vectorized: Pred<'k>,
+        direction: Direction,
+        body: impl Fn(Value<'k, u32>, Vec<Value<'k, f32>>),
+    ) {
+        let Self { max, factor, one_hot: OneHot { token, weight }, .. } = *self;
+        let (k, dtype) = (&max.kernel(), self.vectors.dtype);
+        let width = 16 / dtype.bytes();
+        self.vectors.for_each_vector(vectorized, direction, |first, logits| {
+            let entries: Vec<_> = logits
+                .iter()
+                .map(|logit| k.var(relative(dtype, logit.value, max) * factor))
+                .collect();
+            let column = token - first;
+            k.when(column.lt(width), || {
+                for (lane, entry) in (0u32..).zip(&entries) {
+                    let onehot = column.eq(lane).select(weight, 0.0);
+                    entry.update(|entry| entry - onehot);
+                }
+            });
+            let entries = entries.iter().zip(logits);
+            body(first, entries.map(|(entry, logit)| logit.backward(entry.get())).collect());
+        });
+    }
+}
+
+/// The gradients of a vector in f32.
+fn of_vec4(entries: Vec<Value<'_, f32>>) -> F32x4<'_> {
+    entries.try_into().expect("a vector has four elements in f32")
 }
 
 /// The cap of the logits.

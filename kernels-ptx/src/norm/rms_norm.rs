@@ -6,9 +6,12 @@
 //! y    = x · rstd · gamma
 //! ```
 //!
-//! Grid: one block per row. Entries `rms_norm_1`, `_2` and `_4` keep the row in registers, that
-//! many vec4s per thread. `rms_norm` handles rows of any width and alignment, and reads them twice.
-//! All add in the same order and give the same bits.
+//! `split_f16_rms_norm` also splits the rows of y into terms of f16, or writes only the terms.
+//!
+//! Grid: one block per row. Entries `…_1`, `…_2` and `…_4` keep the row in registers, that many
+//! vec4s per thread. The others handle rows of any width, `rms_norm` also of any alignment. They
+//! read a row twice, or three times if they split it. All add in the same order and give the same
+//! bits.
 //!
 //! Deterministic: each thread adds its squares in order, and a block reduction of fixed shape adds
 //! the threads.
@@ -19,6 +22,7 @@
 
 use retrograph_kernel_abi::norm::{
     MAX_THREADS, RMS_NORM_ANY_WIDTH, RMS_NORM_IN_REGISTERS, RmsNormParameters,
+    SPLIT_RMS_NORM_ANY_WIDTH, SPLIT_RMS_NORM_IN_REGISTERS, SplitRmsNormParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -30,6 +34,7 @@ use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
 use crate::primitives::registers::{registers, values};
 use crate::primitives::row_registers::row_vec4s;
+use crate::primitives::split_row::{SplitRow, largest_exponent_sum};
 use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 
 /// 2^64, the scale for rows whose squares would leave the range of f32.
@@ -37,24 +42,32 @@ const SCALE: f32 = 18_446_744_073_709_551_616.0;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let in_registers = |name: &str, vec4s: u32| {
-        Kernel::build(name, |k| {
-            let row = Row::declare(k);
-            start(k, target);
-            in_registers(k, target, row, vec4s);
-        })
-    };
-    let any_width = Kernel::build(RMS_NORM_ANY_WIDTH, |k| {
+    build(target, RMS_NORM_ANY_WIDTH, RMS_NORM_IN_REGISTERS, |k| {
         let row = Row::declare(k);
         start(k, target);
-        any_width(k, target, row);
-    });
-    RMS_NORM_IN_REGISTERS
-        .iter()
-        .fold(ModuleBuilder::new(target).entry(any_width), |module, (vec4s, name)| {
-            module.entry(in_registers(name, *vec4s))
-        })
-        .build()
+        row
+    })
+}
+
+/// Builds the image that splits the results.
+pub(crate) fn split(target: SmTarget) -> Module {
+    let in_registers = SPLIT_RMS_NORM_IN_REGISTERS;
+    build(target, SPLIT_RMS_NORM_ANY_WIDTH, in_registers, |k| Row::declare_split(k))
+}
+
+/// Builds an image. `declare` declares the parameters and describes the row.
+fn build(
+    target: SmTarget,
+    any_width: &str,
+    in_registers: [(u32, &str); 3],
+    declare: impl for<'k> Fn(&Kernel<'k>) -> Row<'k>,
+) -> Module {
+    let any_width = Kernel::build(any_width, |k| self::any_width(k, target, declare(k)));
+    let entry = |(vec4s, name): (u32, &str)| {
+        Kernel::build(name, |k| self::in_registers(k, target, declare(k), vec4s))
+    };
+    let module = ModuleBuilder::new(target).entry(any_width);
+    in_registers.into_iter().map(entry).fold(module, ModuleBuilder::entry).build()
 }
 
 /// Maximum blocks for an early start of the next launch. In a decode step it prefetches its weights
@@ -77,6 +90,8 @@ struct Row<'k> {
     adds: Pred<'k>,
     gamma: Ptr<'k, f32>,
     y: Output<'k>,
+    /// The terms of y, if it is split.
+    split: Option<SplitRow<'k>>,
     rstd: Ptr<'k, f32>,
     width: Value<'k, u32>,
     eps: Value<'k, f32>,
@@ -93,7 +108,21 @@ impl<'k> Row<'k> {
         k.max_threads(MAX_THREADS);
         let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
         let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
-        Self { x, residual, sum, adds, gamma, y: y.at(start), rstd, width, eps }
+        Self { x, residual, sum, adds, gamma, y: y.at(start), split: None, rstd, width, eps }
+    }
+
+    /// The same for results that are split.
+    fn declare_split(k: &Kernel<'k>) -> Self {
+        let parameters = SplitRmsNormParameters::declare(&mut Declarations(*k));
+        let SplitRmsNormParameters { x, residual, sum, gamma, y, .. } = parameters;
+        let SplitRmsNormParameters { terms, scales, rstd, rows, width, eps, .. } = parameters;
+        k.max_threads(MAX_THREADS);
+        let split = SplitRow::new(k.ctaid_x(), terms, scales, [rows, width]);
+        let (residual, y) = (Input::f32(residual), Output::f32(y));
+        let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
+        let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
+        let (y, split, rstd) = (y.at(start), Some(split), rstd.at(k.ctaid_x()));
+        Self { x, residual, sum, adds, gamma, y, split, rstd, width, eps }
     }
 
     /// x plus the residual, if there is one.
@@ -107,7 +136,7 @@ impl<'k> Row<'k> {
     }
 }
 
-/// A row of any width and alignment, read twice.
+/// A row of any width and alignment, read twice, or three times if it is split.
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let Row { x, residual, sum, gamma, y, width, .. } = row;
     let [unscaled, rounded] = y.arrays();
@@ -121,10 +150,24 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
         k.block_sum(sum.get())
     });
     k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
+    let split = row.split.map(|split| {
+        let largest = k.var(0);
+        for_each_vec4(k, width, aligned, |vec4| {
+            let y = normed(row.input(vec4), rstd, vec4.load(gamma));
+            let column_scales = split.column_scales(vec4.first());
+            largest.update(|largest| largest_exponent_sum(y, column_scales, largest));
+        });
+        (split, split.write_scale(k, largest.get()))
+    });
     for_each_vec4(k, width, aligned, |vec4| {
         let (x, gamma) = (row.input(vec4), vec4.load(gamma));
         k.when(row.adds, || vec4.store(sum, x));
-        vec4.write(target, y, normed(x, rstd, gamma));
+        let results = normed(x, rstd, gamma);
+        vec4.write(target, y, results);
+        if let Some((split, largest)) = split {
+            let first = vec4.first();
+            split.write(target, first, results, split.column_scales(first), largest);
+        }
     });
 }
 
@@ -149,10 +192,18 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>, vec4s: u32) 
         k.block_sum(sum.get())
     });
     k.when(k.tid_x().eq(0), || row.rstd.store(0, rstd));
-    for ((row_vec4, registers), gamma) in row_vec4s.iter().zip(&in_registers).zip(gammas) {
+    let results = row_vec4s.into_iter().zip(&in_registers).zip(gammas);
+    let results = results.map(|((row_vec4, registers), gamma)| {
         let x = values(registers);
         k.when(row.adds, || row_vec4.store(row.sum, x));
-        row_vec4.write(target, row.y, normed(x, rstd, gamma));
+        let y = normed(x, rstd, gamma);
+        row_vec4.write(target, row.y, y);
+        (row_vec4, y)
+    });
+    let results: Vec<_> = results.collect();
+    if let Some(split) = row.split {
+        let column_scales = vec![split.column_scales(k.constant(0)); results.len()];
+        split.write_vec4s(k, target, &results, &column_scales);
     }
 }
 

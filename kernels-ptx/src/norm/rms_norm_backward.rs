@@ -8,11 +8,14 @@
 //! `grad_out` is the sum of up to three gradients, each in f32 or bf16, added in the order of the
 //! parameters.
 //!
+//! `split_f16_rms_norm_backward` also splits the rows of `grad_input` into terms of f16.
+//!
 //! Grid: one block per `rows_per_block` consecutive rows, at most 256 blocks. `column_sum` adds the
-//! rows of `gamma_partials` afterwards; the array is null if gamma is frozen. `rms_norm_backward_1`
-//! and `_2` keep a row and the partial sums of gamma in registers, that many vec4s per thread, and
-//! load the next row during the block reduction. `rms_norm_backward` handles rows of any width and
-//! alignment, and reads them twice. All add in the same order and give the same bits.
+//! rows of `gamma_partials` afterwards; the array is null if gamma is frozen. Entries `…_1` and
+//! `…_2` keep a row and the partial sums of gamma in registers, that many vec4s per thread, and
+//! load the next row during the block reduction. The others handle rows of any width,
+//! `rms_norm_backward` also of any alignment. They read rows twice, and `grad_input` once more if
+//! they split it. All add in the same order and give the same bits.
 //!
 //! Deterministic: each thread adds in order, a block reduction of fixed shape adds the threads, and
 //! each element has one writer.
@@ -21,9 +24,11 @@
 
 mod pipelined;
 
+use retrograph_kernel_abi::F16;
 use retrograph_kernel_abi::norm::{
     MAX_THREADS, RMS_NORM_BACKWARD_ANY_WIDTH, RMS_NORM_BACKWARD_IN_REGISTERS,
-    RmsNormBackwardParameters,
+    RmsNormBackwardParameters, SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH,
+    SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS, SplitRmsNormBackwardParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -33,22 +38,34 @@ use crate::primitives::input::Input;
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{registers, values};
+use crate::primitives::split_row::{ColumnScales, SplitRow, largest_exponent_sum};
 use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let in_registers = |name: &str, vec4s: u32| {
-        Kernel::build(name, |k| pipelined::in_registers(k, target, Rows::declare(k), vec4s))
+    let in_registers = RMS_NORM_BACKWARD_IN_REGISTERS;
+    build(target, RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, |k| Rows::declare(k))
+}
+
+/// Builds the image that splits the gradient.
+pub(crate) fn split(target: SmTarget) -> Module {
+    let in_registers = SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS;
+    build(target, SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, |k| Rows::declare_split(k))
+}
+
+/// Builds an image. `declare` declares the parameters and describes the rows.
+fn build(
+    target: SmTarget,
+    any_width: &str,
+    in_registers: [(u32, &str); 2],
+    declare: impl for<'k> Fn(&Kernel<'k>) -> Rows<'k>,
+) -> Module {
+    let any_width = Kernel::build(any_width, |k| self::any_width(k, target, declare(k)));
+    let entry = |(vec4s, name): (u32, &str)| {
+        Kernel::build(name, |k| pipelined::in_registers(k, target, declare(k), vec4s))
     };
-    let any_width = Kernel::build(RMS_NORM_BACKWARD_ANY_WIDTH, |k| {
-        any_width(k, target, Rows::declare(k));
-    });
-    RMS_NORM_BACKWARD_IN_REGISTERS
-        .iter()
-        .fold(ModuleBuilder::new(target).entry(any_width), |module, (vec4s, name)| {
-            module.entry(in_registers(name, *vec4s))
-        })
-        .build()
+    let module = ModuleBuilder::new(target).entry(any_width);
+    in_registers.into_iter().map(entry).fold(module, ModuleBuilder::entry).build()
 }
 
 /// The operands of all rows, or of one row.
@@ -59,6 +76,8 @@ struct Rows<'k> {
     rstd: Ptr<'k, f32>,
     grad_out: [Input<'k>; 3],
     grad_input: Output<'k>,
+    /// The terms of `grad_input`, if it is split.
+    split: Option<SplitRows<'k>>,
     /// Whether the gradient is added to `grad_input`.
     accumulate: Pred<'k>,
     /// Partial gradient of gamma of this block; null if gamma is frozen.
@@ -67,6 +86,45 @@ struct Rows<'k> {
     /// First row of the block, and the end of its rows.
     rows_of_block: [Value<'k, u32>; 2],
     width: Value<'k, u32>,
+}
+
+/// What a block computes: its partial gradient of gamma, and its rows.
+struct Block<'k> {
+    partial: Ptr<'k, f32>,
+    frozen: Pred<'k>,
+    rows_of_block: [Value<'k, u32>; 2],
+}
+
+impl<'k> Block<'k> {
+    fn new(
+        k: &Kernel<'k>,
+        partials: Ptr<'k, f32>,
+        [rows, width]: [Value<'k, u32>; 2],
+        rows_per_block: Value<'k, u32>,
+    ) -> Self {
+        k.max_threads(MAX_THREADS);
+        let frozen = partials.is_null();
+        let partial = partials.at(k.ctaid_x().mul_wide(width));
+        let first = k.ctaid_x() * rows_per_block;
+        let rows_of_block = [first, (first + rows_per_block).min(rows)];
+        Self { partial, frozen, rows_of_block }
+    }
+}
+
+/// A matrix that is split.
+#[derive(Clone, Copy)]
+struct SplitRows<'k> {
+    terms: Ptr<'k, F16>,
+    scales: Ptr<'k, f32>,
+    column_scales: ColumnScales<'k>,
+    sizes: [Value<'k, u32>; 2],
+}
+
+impl<'k> SplitRows<'k> {
+    fn row(self, index: Value<'k, u32>) -> SplitRow<'k> {
+        let row = SplitRow::new(index, self.terms, self.scales, self.sizes);
+        row.with_column_scales(self.column_scales)
+    }
 }
 
 /// The terms of one vec4 of a row.
@@ -88,24 +146,52 @@ impl<'k> Rows<'k> {
         let RmsNormBackwardParameters { grad_out_3, grad_out_3_bf16, .. } = parameters;
         let RmsNormBackwardParameters { grad_input, grad_input_bf16, .. } = parameters;
         let RmsNormBackwardParameters { rows, width, rows_per_block, accumulate, .. } = parameters;
-        let (partials, accumulate) = (gamma_partials, accumulate.ne(0));
+        let accumulate = accumulate.ne(0);
         let grad_out = [
             Input::new(grad_out, grad_out_bf16),
             Input::new(grad_out_2, grad_out_2_bf16),
             Input::new(grad_out_3, grad_out_3_bf16),
         ];
-        let grad_input = Output::new(grad_input, grad_input_bf16);
-        k.max_threads(MAX_THREADS);
-        let frozen = partials.is_null();
-        let partial = partials.at(k.ctaid_x().mul_wide(width));
-        let first = k.ctaid_x() * rows_per_block;
-        let rows_of_block = [first, (first + rows_per_block).min(rows)];
+        let (grad_input, split) = (Output::new(grad_input, grad_input_bf16), None);
+        let Block { partial, frozen, rows_of_block } =
+            Block::new(k, gamma_partials, [rows, width], rows_per_block);
         Self {
             x,
             gamma,
             rstd,
             grad_out,
             grad_input,
+            split,
+            accumulate,
+            partial,
+            frozen,
+            rows_of_block,
+            width,
+        }
+    }
+
+    /// The same for a gradient that is split.
+    fn declare_split(k: &Kernel<'k>) -> Self {
+        let parameters = SplitRmsNormBackwardParameters::declare(&mut Declarations(*k));
+        let SplitRmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
+        let SplitRmsNormBackwardParameters { grad_out, grad_out_2, grad_out_3, .. } = parameters;
+        let SplitRmsNormBackwardParameters { grad_input, column_scales, .. } = parameters;
+        let SplitRmsNormBackwardParameters { terms, scales, accumulate, .. } = parameters;
+        let SplitRmsNormBackwardParameters { rows, width, rows_per_block, .. } = parameters;
+        let accumulate = accumulate.ne(0);
+        let grad_out = [grad_out, grad_out_2, grad_out_3].map(Input::f32);
+        let column_scales = ColumnScales::new(column_scales);
+        let split = SplitRows { terms, scales, column_scales, sizes: [rows, width] };
+        let (grad_input, split) = (Output::f32(grad_input), Some(split));
+        let Block { partial, frozen, rows_of_block } =
+            Block::new(k, gamma_partials, [rows, width], rows_per_block);
+        Self {
+            x,
+            gamma,
+            rstd,
+            grad_out,
+            grad_input,
+            split,
             accumulate,
             partial,
             frozen,
@@ -175,15 +261,30 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
         let sum = k.var(0.0);
         for_each_vec4(k, width, aligned, |vec4| row.terms(vec4).add_products(sum));
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
+        let split = rows.split.map(|split| (split.row(index), k.var(0)));
         for_each_vec4(k, width, aligned, |vec4| {
             let terms = row.terms(vec4);
             let before = load_if(k, row.accumulate, vec4, row.grad_input.f32);
-            vec4.write(target, row.grad_input, terms.gradient(before, mean));
+            let gradient = terms.gradient(before, mean);
+            vec4.write(target, row.grad_input, gradient);
+            if let Some((split, largest)) = split {
+                let scales = split.column_scales(vec4.first());
+                largest.update(|largest| largest_exponent_sum(gradient, scales, largest));
+            }
             k.when(!row.frozen, || {
                 let before = load_if(k, not_first, vec4, row.partial);
                 vec4.store(row.partial, terms.gamma_gradient(before));
             });
         });
+        if let Some((split, largest)) = split {
+            let largest = split.write_scale(k, largest.get());
+            for_each_vec4(k, width, aligned, |vec4| {
+                // This thread has written them.
+                let gradient = vec4.load(row.grad_input.f32);
+                let first = vec4.first();
+                split.write(target, first, gradient, split.column_scales(first), largest);
+            });
+        }
     });
 }
 

@@ -21,6 +21,12 @@ impl<'k> Input<'k> {
         Self { f32, bf16: bf16.reinterpret() }
     }
 
+    /// The operand in f32 only.
+    pub(crate) fn f32(f32: Ptr<'k, f32>) -> Self {
+        let Output { f32, bf16 } = Output::f32(f32);
+        Self { f32, bf16 }
+    }
+
     /// The array from element `elements` on; null stays null.
     pub(crate) fn at(self, elements: Value<'k, u64>) -> Self {
         let Output { f32, bf16 } = Output { f32: self.f32, bf16: self.bf16 }.at(elements);

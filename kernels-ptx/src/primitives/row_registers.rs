@@ -18,7 +18,7 @@ use super::vec4::F32x4;
 pub(crate) struct RowVec4<'k> {
     k: Kernel<'k>,
     /// Index of the first float.
-    first: Value<'k, u32>,
+    pub(crate) first: Value<'k, u32>,
     /// Whether the position is inside the row.
     pub(crate) inside: Pred<'k>,
 }

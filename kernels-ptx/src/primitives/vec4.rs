@@ -41,6 +41,11 @@ impl<'k> Vec4<'k> {
         Self { k: first.kernel(), first, remaining, vectorized: aligned & remaining.ge(4) }
     }
 
+    /// Index of the first float.
+    pub(crate) fn first(&self) -> Value<'k, u32> {
+        self.first
+    }
+
     /// The vec4 of `array`, padded with 0.
     pub(crate) fn load(&self, array: Ptr<'k, f32>) -> F32x4<'k> {
         self.gather(|| array.load_vec4(self.first), |lane| array.load(self.first + lane))

@@ -55,6 +55,7 @@ pub use problem::GemmProblem;
 pub use product_sum::{DgradOperands, DgradSum, FpropSum};
 pub use qkv_rope::{QkvRopeFprop, QkvRopeProjection};
 pub use skinny::{SKINNY, SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnyProblem, SkinnySwiGlu};
+pub(crate) use split::SplitSizes;
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use split_swiglu::{

@@ -138,15 +138,15 @@ const SMALLEST_TERM: f32 = f32::from_bits((127 - 25) << 23);
 
 /// The sizes of matrices whose rows a kernel splits.
 #[derive(Clone, Copy)]
-pub(super) struct SplitSizes {
-    check: Check,
+pub(crate) struct SplitSizes {
+    pub(crate) check: Check,
     rows: usize,
     columns: usize,
     elements: usize,
 }
 
 impl SplitSizes {
-    pub(super) fn new(kernel: &Kernel, [rows, columns]: [usize; 2]) -> Result<Self, KernelError> {
+    pub(crate) fn new(kernel: &Kernel, [rows, columns]: [usize; 2]) -> Result<Self, KernelError> {
         let check = Check(kernel.name);
         let elements = check.product("rows × columns", &[rows, columns])?;
         let rule = "rows of a split matrix must have a multiple of 8 elements";
@@ -155,7 +155,7 @@ impl SplitSizes {
     }
 
     /// Checks the lengths and the alignment of the given f32 matrices.
-    pub(super) fn require<B: Copy>(
+    pub(crate) fn require<B: Copy>(
         &self,
         matrices: &[(&'static str, Option<View<B, f32>>)],
     ) -> Result<(), KernelError> {
@@ -167,19 +167,19 @@ impl SplitSizes {
         Ok(())
     }
 
-    /// Checks the column scales.
-    pub(super) fn require_column_scales<B: Copy>(
+    /// Checks column scales, or gains: one number per column.
+    pub(crate) fn require_columns<B: Copy>(
         &self,
         name: &'static str,
-        column_scales: Option<View<B, f32>>,
+        values: Option<View<B, f32>>,
     ) -> Result<(), KernelError> {
-        let Some(column_scales) = column_scales else { return Ok(()) };
-        self.check.length(name, column_scales, self.columns)?;
-        self.require_aligned(column_scales)
+        let Some(values) = values else { return Ok(()) };
+        self.check.length(name, values, self.columns)?;
+        self.require_aligned(values)
     }
 
     /// Checks a split matrix with two terms; `names` are the names of its terms and scales.
-    pub(super) fn require_terms<B: Copy>(
+    pub(crate) fn require_terms<B: Copy>(
         &self,
         split: SplitMatrix<B>,
         names: [&'static str; 2],
@@ -191,13 +191,17 @@ impl SplitSizes {
         self.require_aligned(split.terms)
     }
 
-    fn require_aligned<B: Copy, T: Element>(&self, view: View<B, T>) -> Result<(), KernelError> {
+    /// Checks the alignment that vectors need.
+    pub(crate) fn require_aligned<B: Copy, T: Element>(
+        &self,
+        view: View<B, T>,
+    ) -> Result<(), KernelError> {
         let rule = "matrices, column scales and terms must start at multiples of 16 bytes";
         self.check.rule(view.is_aligned(16), rule, view.byte_range().start)
     }
 
     /// The problem, and rows and columns as kernel parameters.
-    pub(super) fn problem(&self) -> Result<(Problem, [u32; 2]), KernelError> {
+    pub(crate) fn problem(&self) -> Result<(Problem, [u32; 2]), KernelError> {
         let rows = self.check.at_most("the number of rows", self.rows, MAX_GRID_X)?;
         let width = self.check.size("the number of columns", self.columns)?;
         Ok((Problem::Rows(RowsProblem { rows, width, vectorized: true }), [rows, width]))
@@ -234,7 +238,7 @@ impl<B: Copy> Split<B> {
         let Self { x, column_scales, out, rows, columns } = *self;
         let sizes = SplitSizes::new(&SPLIT, [rows, columns])?;
         sizes.require(&[("x", Some(x))])?;
-        sizes.require_column_scales("column_scales", column_scales)?;
+        sizes.require_columns("column_scales", column_scales)?;
         out.check(sizes.check, ["the terms of out", "the scales of out"], [rows, columns])?;
         sizes.require_aligned(out.terms)?;
         let (problem, [rows, columns]) = sizes.problem()?;

@@ -108,8 +108,8 @@ impl<B: Copy> SplitSwiGluBackward<B> {
             ("grad_gate", grad_gate.out),
             ("grad_up", grad_up.out),
         ])?;
-        sizes.require_column_scales("the column scales of grad_gate", grad_gate.column_scales)?;
-        sizes.require_column_scales("the column scales of grad_up", grad_up.column_scales)?;
+        sizes.require_columns("the column scales of grad_gate", grad_gate.column_scales)?;
+        sizes.require_columns("the column scales of grad_up", grad_up.column_scales)?;
         let names = ["the terms of grad_gate", "the scales of grad_gate"];
         sizes.require_terms(grad_gate.split, names)?;
         let names = ["the terms of grad_up", "the scales of grad_up"];

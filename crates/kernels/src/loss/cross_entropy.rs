@@ -34,7 +34,7 @@ pub static CROSS_ENTROPY_SOFTCAP_BF16: Kernel = Kernel::new(
     |problem, _| dispatch(problem, &abi::CROSS_ENTROPY_SOFTCAP_BF16),
 );
 
-fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
+pub(super) fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
     let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
     Some(per_row(kernel, rows, vocab))
 }

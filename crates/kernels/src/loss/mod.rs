@@ -2,7 +2,7 @@
 //! pairs of sequences.
 //!
 //! Logits are `[rows, vocab]` in f32, targets `[rows]` in u32, losses `[rows]` in f32. The gradient
-//! is written as f32, bf16 or both, in place of the logits, or not at all.
+//! is written as f32, bf16 or both, in place of the logits, in f16 terms, or not at all.
 //!
 //! **Errors.** A launch fails if a length does not match or if rows have no logits. Targets are
 //! checked on the device: one outside the vocabulary gives NaN, except for [`IGNORED_TARGET`].
@@ -17,6 +17,7 @@ mod cross_entropy;
 mod mean;
 mod preference;
 pub mod reference;
+mod split_cross_entropy;
 
 pub use cross_entropy::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
@@ -24,6 +25,7 @@ pub use cross_entropy::{
 };
 pub use mean::{MEAN, Mean};
 pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
+pub use split_cross_entropy::{SPLIT_CROSS_ENTROPY, SplitCrossEntropy};
 
 use crate::Kernel;
 
@@ -37,4 +39,5 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &LOG_RATIOS,
     &PREFERENCE,
     &SCALE_ROWS,
+    &SPLIT_CROSS_ENTROPY,
 ];

@@ -15,11 +15,13 @@
 mod column_sum;
 mod rms_norm;
 mod rms_norm_backward;
+mod split;
 
 pub use column_sum::{COLUMN_SUM, ColumnSum};
 pub use rms_norm::{RMS_NORM, ResidualAdd, RmsNorm};
 pub use rms_norm_backward::{RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE};
 pub use rms_norm_backward::{RmsNormBackward, RmsNormGammaReduce};
+pub use split::{SPLIT_RMS_NORM, SPLIT_RMS_NORM_BACKWARD, SplitRmsNorm, SplitRmsNormBackward};
 
 use crate::Kernel;
 
@@ -30,5 +32,11 @@ pub mod reference {
 }
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] =
-    &[&COLUMN_SUM, &RMS_NORM, &RMS_NORM_BACKWARD, &RMS_NORM_GAMMA_REDUCE];
+pub(crate) static KERNELS: &[&Kernel] = &[
+    &COLUMN_SUM,
+    &RMS_NORM,
+    &RMS_NORM_BACKWARD,
+    &RMS_NORM_GAMMA_REDUCE,
+    &SPLIT_RMS_NORM,
+    &SPLIT_RMS_NORM_BACKWARD,
+];

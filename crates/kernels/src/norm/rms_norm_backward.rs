@@ -161,6 +161,6 @@ impl<B: Copy> RmsNormGammaReduce<B> {
 }
 
 /// Rows per block of the backward kernel: as few as keep the grid at 256 blocks or less.
-fn rows_per_block(rows: usize) -> usize {
+pub(super) fn rows_per_block(rows: usize) -> usize {
     rows.div_ceil(256).max(1)
 }

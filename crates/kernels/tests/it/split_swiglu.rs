@@ -27,7 +27,7 @@ const SIZES: [[usize; 2]; 10] = [
 ];
 
 /// Values of many magnitudes, zeros of both signs, and infinity and NaN in the last row.
-fn values(data: &mut Data, [rows, columns]: [usize; 2]) -> Vec<f32> {
+pub(crate) fn values(data: &mut Data, [rows, columns]: [usize; 2]) -> Vec<f32> {
     let mut values = data.spread(rows * columns);
     let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-42, -88.0, 1e30];
     let last = rows.saturating_sub(1) * columns;
@@ -36,7 +36,12 @@ fn values(data: &mut Data, [rows, columns]: [usize; 2]) -> Vec<f32> {
 }
 
 /// Compares terms and scales of two matrices bit for bit.
-fn same(device: &Device, found: SplitMatrix<u64>, expected: SplitMatrix<u64>, what: &str) {
+pub(crate) fn same(
+    device: &Device,
+    found: SplitMatrix<u64>,
+    expected: SplitMatrix<u64>,
+    what: &str,
+) {
     let [of_found, of_expected] = [found, expected].map(|it| device.download::<f32>(it.scales));
     same_bits(&of_found, &of_expected, &format!("scales, {what}"));
     let [found, expected] = [found, expected].map(|it| device.download::<f16>(it.terms));
@@ -46,7 +51,7 @@ fn same(device: &Device, found: SplitMatrix<u64>, expected: SplitMatrix<u64>, wh
 }
 
 /// Splits `x` by [`Split`].
-fn split(
+pub(crate) fn split(
     device: &Device,
     x: View<u64, f32>,
     column_scales: Option<View<u64, f32>>,
@@ -86,6 +91,15 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
     }
 }
 
+/// The elements of a split matrix.
+pub(crate) fn values_of(device: &Device, split: SplitMatrix<u64>, columns: usize) -> Vec<f64> {
+    let terms: Vec<f16> = device.download(split.terms);
+    let scales: Vec<f32> = device.download(split.scales);
+    let (high, low) = terms.split_at(terms.len() / 2);
+    let sums = high.iter().zip(low).map(|(high, low)| high.to_f64() + low.to_f64());
+    sums.enumerate().map(|(at, sum)| sum * f64::from(scales[at / columns])).collect()
+}
+
 /// Checks terms and scales against f64.
 #[test]
 fn the_terms_of_swiglu_add_up_to_the_reference() {
@@ -95,14 +109,11 @@ fn the_terms_of_swiglu_add_up_to_the_reference() {
     let [gate, up] = inputs.each_ref().map(|values| device.upload(values));
     let split = unwritten(&device, rows, columns);
     device.run(&SplitSwiGlu { gate, up, out: None, split, rows, columns }.launch().unwrap());
-    let terms: Vec<f16> = device.download(split.terms);
-    let scales: Vec<f32> = device.download(split.scales);
-    let (high, low) = terms.split_at(rows * columns);
+    let found = values_of(&device, split, columns);
     let [gate, up] = inputs.each_ref().map(|values| doubles(values));
     let expected = silu::swiglu(&gate, &up);
     let mut largest = 0.0_f64;
-    for (at, expected) in expected.iter().enumerate() {
-        let found = (high[at].to_f64() + low[at].to_f64()) * f64::from(scales[at / columns]);
+    for (found, expected) in found.iter().zip(&expected) {
         let unit = expected.abs() * 1e-6 + 36.0 * (-39.0_f64).exp2();
         largest = largest.max((found - expected).abs() / unit);
     }

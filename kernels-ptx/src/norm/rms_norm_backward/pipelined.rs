@@ -39,6 +39,10 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>,
     let ([first, end], width) = (rows.rows_of_block, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
+    let column_scales: Vec<_> = rows.split.map_or_else(Vec::new, |split| {
+        let split = split.row(first);
+        row_vec4s.iter().map(|row_vec4| split.column_scales_of(row_vec4)).collect()
+    });
     let partials: Vec<_> = row_vec4s.iter().map(|_| registers(k, 0.0)).collect();
     let in_flight: Vec<_> = row_vec4s.iter().map(|_| RowInFlight::new(k)).collect();
     let rstd = k.var(0.0);
@@ -65,10 +69,16 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>,
         k.when((index + 1).lt(end), || fetch(index + 1));
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
         let to = rows.row(index).grad_input;
+        let mut gradients = Vec::with_capacity(row_vec4s.len());
         for ((row_vec4, (terms, before)), partial) in row_vec4s.iter().zip(&loaded).zip(&partials) {
-            row_vec4.write(target, to, terms.gradient(*before, mean));
+            let gradient = terms.gradient(*before, mean);
+            row_vec4.write(target, to, gradient);
+            gradients.push((*row_vec4, gradient));
             let sums = terms.gamma_gradient(values(partial));
             partial.iter().zip(sums).for_each(|(slot, sum)| slot.set(sum));
+        }
+        if let Some(split) = rows.split {
+            split.row(index).write_vec4s(k, target, &gradients, &column_scales);
         }
     });
     k.when(!rows.frozen, || {

@@ -1,0 +1,148 @@
+//! Cross-entropy and its gradient, fused with the split into f16 terms.
+
+use retrograph_kernels::loss::reference::cross_entropy_gradient;
+use retrograph_kernels::ops::{
+    CrossEntropy, GradLogits, IGNORED_TARGET, SplitCrossEntropy, SplitMatrix,
+};
+use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+use retrograph_test_support::numbers::{Data, doubles, same_bits};
+
+use crate::harness::Device;
+use crate::split_products::unwritten;
+use crate::split_swiglu::{same, split, values, values_of};
+
+/// Zero, both entries, and several vectors per step with and without a remainder.
+const SIZES: [[usize; 2]; 9] =
+    [[0, 8], [1, 8], [5, 32], [9, 256], [2, 1024], [3, 1032], [2, 5000], [2, 16_384], [2, 33_000]];
+
+/// Powers of two between 2^−30 and 2^29.
+fn column_scales(device: &Device, vocab: usize) -> View<u64, f32> {
+    let scales: Vec<_> = (0..vocab).map(|at| (at as f32 % 60.0 - 30.0).exp2()).collect();
+    device.upload(&scales)
+}
+
+/// Compares with two launches.
+fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str) {
+    let logits = device.upload(logits);
+    // Ignored, outside of the vocabulary, and inside.
+    let kinds = [vocab as u32 - 1, 0, IGNORED_TARGET, vocab as u32 / 2, vocab as u32];
+    let targets: Vec<_> = kinds.into_iter().cycle().take(rows).collect();
+    let (targets, counted) = (device.upload(&targets), device.upload(&[3_u32]));
+    let grad = device.unwritten(rows * vocab);
+    let two_launches = CrossEntropy {
+        logits,
+        targets,
+        losses: device.unwritten(rows),
+        grad_logits: GradLogits::Separate(grad.into()),
+        counted,
+        rows,
+        vocab,
+        softcap: None,
+    };
+    device.run(&two_launches.launch().unwrap());
+    for column_scales in [None, Some(column_scales(device, vocab))] {
+        let fused = SplitCrossEntropy {
+            logits,
+            targets,
+            losses: device.unwritten(rows),
+            column_scales,
+            split: unwritten(device, rows, vocab),
+            counted,
+            rows,
+            vocab,
+        };
+        device.run(&fused.launch().unwrap());
+        let expected = split(device, grad, column_scales, [rows, vocab]);
+        same(device, fused.split, expected, what);
+        let losses = [fused.losses, two_launches.losses].map(|it| device.download::<f32>(it));
+        same_bits(&losses[0], &losses[1], what);
+        // A second run overwrites the results with the same bits.
+        device.run(&fused.launch().unwrap());
+        same(device, fused.split, expected, &format!("repeated, {what}"));
+    }
+}
+
+#[test]
+fn gradients_are_split_with_the_bits_of_two_launches() {
+    let (mut data, device) = (Data::new("split cross-entropy"), Device::new());
+    for sizes @ [rows, vocab] in SIZES {
+        for (kind, logits) in [
+            ("near", data.uniform(rows * vocab, 8.0)),
+            ("equal", vec![3.0; rows * vocab]),
+            ("special", values(&mut data, sizes)),
+            ("wide", data.uniform(rows * vocab, 300.0)),
+        ] {
+            check(&device, &logits, sizes, &format!("{sizes:?}, {kind}"));
+        }
+    }
+}
+
+#[test]
+fn other_targets_have_the_bits_of_two_launches() {
+    let mut data = Data::new("split cross-entropy of targets");
+    for target in [75, 80].map(SmTarget::portable) {
+        let device = Device::with_images_for(target);
+        for sizes @ [rows, vocab] in [[5, 40], [5, 2056]] {
+            let logits = data.uniform(rows * vocab, 8.0);
+            check(&device, &logits, sizes, &format!("{target}, {sizes:?}"));
+        }
+    }
+}
+
+#[test]
+fn the_terms_add_up_to_the_reference() {
+    let (mut data, device) = (Data::new("split cross-entropy in f64"), Device::new());
+    let [rows, vocab] = [3, 2000];
+    let (values, targets) = (data.uniform(rows * vocab, 6.0), [7, 1999, IGNORED_TARGET]);
+    let split = unwritten(&device, rows, vocab);
+    let launch = SplitCrossEntropy {
+        logits: device.upload(&values),
+        targets: device.upload(&targets),
+        losses: device.unwritten(rows),
+        column_scales: None,
+        split,
+        counted: device.upload(&[2_u32]),
+        rows,
+        vocab,
+    };
+    device.run(&launch.launch().unwrap());
+    let expected = cross_entropy_gradient(&doubles(&values), &targets, vocab);
+    let found = values_of(&device, split, vocab);
+    // Two targets count.
+    let errors = found.iter().zip(&expected).map(|(found, it)| (2.0 * found - it).abs());
+    let error = errors.fold(0.0, f64::max);
+    assert!(error <= 1e-6, "{error}");
+}
+
+#[test]
+fn errors_name_the_wrong_operand() {
+    let device = Device::new();
+    let refused = |launch: Result<Launch<u64>, KernelError>, text: &str| {
+        let error = launch.unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    let (targets, split) = (device.upload(&[0_u32; 8]), unwritten(&device, 8, 16));
+    let good = SplitCrossEntropy {
+        logits: device.unwritten(8 * 16),
+        targets,
+        losses: device.unwritten(8),
+        column_scales: Some(device.unwritten(16)),
+        split,
+        counted: device.upload(&[8_u32]),
+        rows: 8,
+        vocab: 16,
+    };
+    assert!(good.launch().is_ok());
+    let (short, shifted) = (device.unwritten(120), device.unwritten(8 * 16 + 1).slice(1..129));
+    refused(SplitCrossEntropy { logits: short, ..good }.launch(), "logits");
+    refused(SplitCrossEntropy { logits: shifted, ..good }.launch(), "multiples of 16 bytes");
+    refused(SplitCrossEntropy { targets: targets.slice(0..7), ..good }.launch(), "targets");
+    refused(SplitCrossEntropy { losses: short, ..good }.launch(), "losses");
+    refused(SplitCrossEntropy { counted: targets, ..good }.launch(), "counted");
+    refused(SplitCrossEntropy { vocab: 12, ..good }.launch(), "multiple of 8");
+    refused(SplitCrossEntropy { vocab: 0, ..good }.launch(), "at least one logit");
+    let column_scales = Some(short);
+    refused(SplitCrossEntropy { column_scales, ..good }.launch(), "column_scales");
+    let one = SplitMatrix { terms: split.terms.slice(0..128), term_count: 1, ..split };
+    refused(SplitCrossEntropy { split: one, ..good }.launch(), "two terms");
+}
