@@ -10,7 +10,7 @@ use retrograph_finetune::{
     Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Preset, Source,
     Stage, TrainerOptions, TrainingConfig,
 };
-use retrograph_kernels::{Launch, SmTarget};
+use retrograph_kernels::{Launch, Problem, SmTarget};
 use retrograph_runtime::{BufferId, OperationKind, Policy};
 
 use crate::device::{device, simulated};
@@ -79,6 +79,39 @@ fn attention_of_many_rows_reads_terms() {
         let small = entries(step);
         assert!(small.iter().all(|entry| !entry.contains("wgmma")), "{small:?}");
     }
+}
+
+/// The other activations are split by the launch that computes them. Weights are split at upload.
+#[test]
+fn operands_that_no_row_kernel_computes_are_split_by_launches() {
+    let mut config = large(Mode::Lora(LoraConfig::new(16, 32.0)));
+    config.model = ModelConfig { layers: 2, ..Preset::Qwen25OneAndHalf.model() };
+    (config.seq, config.precision.f16_copies) = (512, F16Copies::TwoTerms);
+    let pass = StepPass::new(&config, StepOptions::default()).unwrap().pass;
+    let splits = pass.operations().iter().filter_map(|operation| match operation.kind() {
+        OperationKind::Launch(launch) if launch.kernel().name == "split_f16" => {
+            let Problem::Rows(rows) = *launch.problem() else { unreachable!("rows are split") };
+            Some((operation.name().strip_suffix("/split_f16")?, rows.width))
+        }
+        _ => None,
+    });
+    let of_layer = |number: usize, part: &str| format!("layer {number}/{part}");
+    // Queries, keys and values.
+    let projections = |part: &str| [1536, 256, 256].map(|width| (part.to_owned(), width));
+    let forward = |layer| {
+        let attention = projections(&of_layer(layer, "attention"));
+        attention.into_iter().chain([(of_layer(layer, "o"), 1536)])
+    };
+    let backward = |layer| {
+        let attention = of_layer(layer, "attention backward");
+        let grads = [("q", 1536), ("k", 256), ("v", 256)];
+        let grads = grads.map(|(of, width)| (of_layer(layer, &format!("{of} backward")), width));
+        let operands = projections(&attention).into_iter().chain([(attention, 1536)]);
+        operands.chain(grads)
+    };
+    let expected = (0..2).flat_map(forward).chain([1, 0].into_iter().flat_map(backward));
+    let found: Vec<_> = splits.map(|(of, width)| (of.to_owned(), width)).collect();
+    assert_eq!(found, expected.collect::<Vec<_>>());
 }
 
 /// `down` and the gradient through the output projection have few tiles and a long contraction.

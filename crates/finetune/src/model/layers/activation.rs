@@ -17,21 +17,29 @@ use crate::error::Result;
 pub(in crate::model) struct Dtypes {
     pub(in crate::model) f32: bool,
     pub(in crate::model) bf16: bool,
+    /// As f16 terms, which products with an f16 weight read.
+    pub(in crate::model) terms: bool,
 }
 
 impl From<DType> for Dtypes {
     fn from(dtype: DType) -> Self {
-        Self { f32: dtype == DType::F32, bf16: dtype == DType::Bf16 }
+        Self { f32: dtype == DType::F32, bf16: dtype == DType::Bf16, terms: false }
     }
 }
 
 impl Dtypes {
     /// Only f32.
-    pub(super) const F32: Self = Self { f32: true, bf16: false };
+    pub(super) const F32: Self = Self { f32: true, bf16: false, terms: false };
 
     /// Returns the dtypes of both.
     pub(super) fn and(self, other: Self) -> Self {
-        Self { f32: self.f32 || other.f32, bf16: self.bf16 || other.bf16 }
+        let (f32, bf16) = (self.f32 || other.f32, self.bf16 || other.bf16);
+        Self { f32, bf16, terms: self.terms || other.terms }
+    }
+
+    /// Returns the dtypes that a launch writes if it cannot write terms.
+    pub(super) fn without_terms(self) -> Self {
+        Self { f32: self.f32 || !self.bf16, terms: false, ..self }
     }
 }
 
@@ -46,7 +54,7 @@ impl From<Slice<f32>> for Activation {
 }
 
 impl Activation {
-    /// Declares a transient in `dtypes`; in f32 if there are none.
+    /// Declares a transient in f32, bf16 or both, as `dtypes` say; in f32 if they have neither.
     pub(super) fn transient(builder: &mut Builder, name: &str, len: usize, dtypes: Dtypes) -> Self {
         let rounded = format!("{name}_bf16");
         Self(match dtypes {
@@ -157,6 +165,29 @@ impl Activation {
 pub(super) fn missing(dtype: DType) -> KernelError {
     let help = "declare the activation with this dtype among its dtypes";
     KernelError::UnsupportedDType { kernel: "a layer", compute: dtype, dtype, help }
+}
+
+/// The gradient of the output of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct OutputGradient {
+    pub(in crate::model) x: Activation,
+    /// x in f16 terms, if the launch that computed x has split it with the scales of the weight as
+    /// column scales.
+    pub(super) terms: Option<SplitMatrix<BufferId>>,
+}
+
+impl From<Activation> for OutputGradient {
+    fn from(x: Activation) -> Self {
+        Self { x, terms: None }
+    }
+}
+
+/// The terms of an [`OutputGradient`], which the next launch writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GradTerms {
+    /// The scales of the weight, by which the columns are multiplied before the split.
+    pub(super) column_scales: Slice<f32>,
+    pub(super) split: SplitMatrix<BufferId>,
 }
 
 /// The input of layers that share it.

@@ -5,7 +5,7 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::{BufferId, Slice};
 
-use super::activation::{Activation, Dtypes, Input};
+use super::activation::{Activation, Dtypes, Input, OutputGradient};
 use super::block_output::{self, BlockOutput};
 use super::kv_cache::{LayerKv, NewTokens};
 use super::linear::{self, Backward, Forward, Linear, Output};
@@ -106,9 +106,9 @@ impl Attention {
         self.q.dtypes.and(self.k.dtypes).and(self.v.dtypes)
     }
 
-    /// The dtypes in which the block reads the gradient of its output.
-    pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.o.grad_dtypes()
+    /// The layer that reads the gradient of the output of the block; `None` if it is a norm.
+    pub(super) fn grad_reader(&self) -> Option<&Linear> {
+        self.o.grad_reader()
     }
 
     /// The weight that the block reads first.
@@ -124,7 +124,7 @@ impl Attention {
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
-        x: Activation,
+        x: Input,
         residual: Slice<f32>,
     ) -> Result<(Residual, Saved)> {
         let ProjectedTokens { operands, saved: [q, k, v], norms } =
@@ -140,7 +140,7 @@ impl Attention {
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
-        x: Activation,
+        x: Input,
         cache: &LayerKv,
         count: Option<Slice<u32>>,
     ) -> Result<Activation> {
@@ -273,18 +273,13 @@ impl Attention {
 
     /// Appends projections, norms of heads and RoPE of several tokens. The operands are in
     /// `dtypes`.
-    fn project(
-        &self,
-        builder: &mut Builder,
-        x: Activation,
-        dtypes: Dtypes,
-    ) -> Result<ProjectedTokens> {
+    fn project(&self, builder: &mut Builder, x: Input, dtypes: Dtypes) -> Result<ProjectedTokens> {
         if self.has_qkv_rope(dtypes) {
-            return self.project_in_one_launch(builder, x);
+            return self.project_in_one_launch(builder, x.x);
         }
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
         let calls = self.calls(&scopes, [DType::F32, DType::F32, self.v.output_dtype(dtypes)]);
-        let [q, k, v] = linear::forward(builder, x.into(), calls)?;
+        let [q, k, v] = linear::forward(builder, x, calls)?;
         builder.scope(&*scopes[0]);
         let (q_out, q_norm) = norm_heads(builder, self.norms[0], q.y.f32()?)?;
         builder.scope(&*scopes[1]);
@@ -305,15 +300,14 @@ impl Attention {
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad_out: Activation,
+        grad_out: OutputGradient,
     ) -> Result<Vec<Activation>> {
         let (scope, dtypes) = (None, self.core.dtypes());
         let grad_out = self.o.backward(builder, saved.o, grad_out)?;
         builder.scope(self.scope("o backward"));
         let (layer, projection) = (&self.o.projection, saved.o.projection);
         let dtype = layer.grad_input_dtype(dtypes);
-        let output =
-            Backward { layer, scope, saved: projection, grad_out, grad_terms: None, dtype };
+        let output = Backward { layer, scope, saved: projection, grad_out, dtype };
         let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
@@ -331,8 +325,8 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            let (scope, grad_terms, dtype) = (Some(&*scopes[at]), None, DType::Bf16);
-            Backward { layer, scope, saved, grad_out, grad_terms, dtype }
+            let (scope, dtype) = (Some(&*scopes[at]), DType::Bf16);
+            Backward { layer, scope, saved, grad_out: grad_out.into(), dtype }
         });
         linear::backward(builder, &calls)
     }
@@ -350,7 +344,7 @@ impl Attention {
         let Some((norm, saved)) = self.norms[at].zip(saved.norms[at]) else { return Ok(grad_out) };
         let grad_out = grad_out.f32()?;
         let to = Activation::transient(builder, "grad_unnormed", grad_out.len(), dtypes);
-        let grad_input = GradInput { to, accumulate: false };
+        let grad_input = GradInput { to, accumulate: false, terms: None };
         norm.backward(builder, saved, &[grad_out.into()], grad_input)?;
         Ok(to)
     }
@@ -364,5 +358,5 @@ fn norm_heads(
 ) -> Result<(Slice<f32>, Option<norm::Saved>)> {
     let Some(norm) = norm else { return Ok((x, None)) };
     let (y, saved) = norm.forward(builder, x.into(), Dtypes::F32)?;
-    Ok((y.f32()?, Some(saved)))
+    Ok((y.x.f32()?, Some(saved)))
 }

@@ -4,7 +4,7 @@
 use retrograph_kernels::DType;
 use retrograph_runtime::Slice;
 
-use super::activation::{Activation, Dtypes, Input};
+use super::activation::{Activation, Input, OutputGradient};
 use super::linear::{self, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
@@ -41,9 +41,9 @@ impl BlockOutput {
         Self { projection, norm, dtype, scopes }
     }
 
-    /// The dtypes in which the block reads the gradient of its output.
-    pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.norm.map_or(self.projection.grad_dtypes, |_| Dtypes::F32)
+    /// The layer that reads the gradient of the output of the block; `None` if it is a norm.
+    pub(super) fn grad_reader(&self) -> Option<&Linear> {
+        self.norm.is_none().then_some(&self.projection)
     }
 
     /// Appends the projection and its norm, and adds the result to `residual`.
@@ -65,7 +65,7 @@ impl BlockOutput {
         let projection = out.saved;
         builder.scope(&*self.scopes[1]);
         let (normed, norm) = norm.forward(builder, out.y.f32()?.into(), self.dtype.into())?;
-        let residual = Residual { x: residual, addend: Some(normed) };
+        let residual = Residual { x: residual, addend: Some(normed.x) };
         Ok((residual, Saved { projection, norm: Some(norm) }))
     }
 
@@ -75,14 +75,15 @@ impl BlockOutput {
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad_out: Activation,
-    ) -> Result<Activation> {
+        grad_out: OutputGradient,
+    ) -> Result<OutputGradient> {
         let Some((norm, saved)) = self.norm.zip(saved.norm) else { return Ok(grad_out) };
         builder.scope(format!("{} backward", self.scopes[1]));
-        let grad_out = grad_out.f32()?;
-        let (len, dtypes) = (grad_out.len(), self.projection.grad_dtypes);
-        let to = Activation::transient(builder, "grad_unnormed", len, dtypes);
-        norm.backward(builder, saved, &[grad_out.into()], GradInput { to, accumulate: false })?;
-        Ok(to)
+        let grad_out = grad_out.x.f32()?;
+        let name = "grad_unnormed";
+        let to = Activation::transient(builder, name, grad_out.len(), self.projection.grad_dtypes);
+        let terms = self.projection.declare_grad_terms(builder, name)?;
+        let grad_input = GradInput { to, accumulate: false, terms };
+        norm.backward(builder, saved, &[grad_out.into()], grad_input)
     }
 }

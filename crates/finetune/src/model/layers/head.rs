@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap};
+use retrograph_kernels::ops::{
+    CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap, SplitCrossEntropy,
+};
 use retrograph_runtime::Slice;
 
-use super::activation::{Activation, Dtypes};
+use super::activation::{Activation, Dtypes, GradTerms, OutputGradient};
 use super::layer::Layer;
 use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
@@ -27,8 +29,9 @@ pub(in crate::model) struct Head {
     vocab: usize,
     /// The cap of the logits.
     softcap: Option<f32>,
-    /// The dtypes in which the last layer reads the gradient of its output.
-    grad_input: Dtypes,
+    /// The projection of the last layer that reads the gradient of its output; `None` if it is a
+    /// norm.
+    last: Option<Linear>,
 }
 
 /// The logits, and tensors saved for the backward pass.
@@ -69,14 +72,13 @@ impl Head {
         let shape = GemmShape { rows, inputs: spec.hidden, outputs: spec.vocab };
         let weight: Weight =
             builder.weight(if spec.tie_word_embeddings { EMBEDDING } else { HEAD });
-        let grad = last.map_or(Dtypes::F32, Layer::grad_dtypes);
         Self {
             norm: Norm::new(builder, FINAL_NORM, spec.final_norm),
             projection: Linear::head(weight, shape, config),
             rows,
             vocab: spec.vocab,
             softcap: spec.logit_softcap,
-            grad_input: grad.and(Dtypes::F32),
+            last: last.and_then(Layer::grad_reader).copied(),
         }
     }
 
@@ -102,7 +104,7 @@ impl Head {
         let (normed, norm) = self.norm.forward(builder, x, self.projection.dtypes)?;
         builder.scope("logits");
         let call = Forward { output: Output::Transient(dtype), ..self.projection.call() };
-        let [out] = linear::forward(builder, normed.into(), [call])?;
+        let [out] = linear::forward(builder, normed, [call])?;
         Ok(Saved { logits: out.y, norm, projection: out.saved })
     }
 
@@ -135,18 +137,39 @@ impl Head {
     }
 
     /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
-    /// unless the product that reads it takes another dtype.
+    /// unless the product that reads it takes another dtype or terms alone.
     pub(in crate::model) fn loss(
         &self,
         builder: &mut Builder,
         logits: Activation,
         objective: Objective,
-    ) -> Result<Activation> {
+    ) -> Result<OutputGradient> {
         builder.scope("loss");
         let (Self { rows, vocab, softcap, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
+        let in_terms = !dtypes.f32 && softcap.is_none();
+        let terms = match in_terms {
+            true => self.projection.declare_grad_terms(builder, "grad_logits")?,
+            false => None,
+        };
+        if let Some(GradTerms { column_scales, split }) = terms {
+            let (logits, column_scales) = (logits.f32()?, Some(column_scales));
+            let loss = SplitCrossEntropy {
+                logits,
+                targets,
+                losses,
+                column_scales,
+                split,
+                counted,
+                rows,
+                vocab,
+            };
+            builder.launch(loss.launch())?;
+            let x = Activation::transient(builder, "grad_logits", logits.len(), dtypes);
+            return Ok(OutputGradient { x, terms: Some(split) });
+        }
         let written = logits.narrowest();
-        let (grad, grad_logits) = if dtypes == Dtypes::from(written.dtype()) {
+        let (grad, grad_logits) = if dtypes.without_terms() == Dtypes::from(written.dtype()) {
             (logits, GradLogits::InPlace)
         } else {
             let grad = Activation::transient(builder, "grad_logits", written.len(), dtypes);
@@ -156,7 +179,7 @@ impl Head {
         let loss =
             CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
         builder.launch(loss.launch())?;
-        Ok(grad)
+        Ok(grad.into())
     }
 
     /// Appends the cross-entropy of each row, without a gradient.
@@ -174,20 +197,20 @@ impl Head {
         builder.launch(loss.launch())
     }
 
-    /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if
-    /// the last layer reads bf16. `factors` multiply the gradients of each sequence; the weights of
-    /// the head must then be frozen.
+    /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 or
+    /// terms if the last layer reads those. `factors` multiply the gradients of each sequence; the
+    /// weights of the head must then be frozen.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad_out: Activation,
+        grad_out: OutputGradient,
         factors: Option<Slice<f32>>,
-    ) -> Result<Activation> {
+    ) -> Result<OutputGradient> {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
-        let projection = saved.projection;
-        let call = Backward { layer, scope, saved: projection, grad_out, grad_terms: None, dtype };
+        let (saved, of_norm) = (saved.projection, saved.norm);
+        let call = Backward { layer, scope, saved, grad_out, dtype };
         let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
         let mut grad_normed = grad_normed.f32()?;
@@ -198,10 +221,9 @@ impl Head {
             builder.launch(ScaleRows { x, scales: factors, out, rows }.launch())?;
             grad_normed = out;
         }
-        let len = grad_normed.len();
-        let to = Activation::transient(builder, "grad_residual", len, self.grad_input);
-        let grad_input = GradInput { to, accumulate: false };
-        self.norm.backward(builder, saved.norm, &[grad_normed.into()], grad_input)?;
-        Ok(to)
+        let stream = builder.transient("grad_residual", grad_normed.len());
+        let grad_input = GradInput::residual(builder, stream, self.last.as_ref())?;
+        let grad_input = GradInput { accumulate: false, ..grad_input };
+        self.norm.backward(builder, of_norm, &[grad_normed.into()], grad_input)
     }
 }

@@ -4,9 +4,10 @@
 use retrograph_kernels::ops::TensorView;
 use retrograph_runtime::{BufferId, Slice};
 
-use super::activation::{Activation, Dtypes, Input};
+use super::activation::{Activation, Input, OutputGradient};
 use super::attention::{self, Attention, Prefetch};
 use super::kv_cache::LayerKv;
+use super::linear::Linear;
 use super::mlp::{self, Mlp};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
@@ -25,8 +26,9 @@ pub(in crate::model) struct Layer {
     attention: Attention,
     mlp_norm: Norm,
     mlp: Mlp,
-    /// The dtypes in which the previous layer reads the gradient of its output.
-    grad_input: Dtypes,
+    /// The projection of the previous layer that reads the gradient of its output; `None` if a norm
+    /// or the embedding reads it.
+    previous: Option<Linear>,
 }
 
 /// Tensors saved for the backward pass.
@@ -73,13 +75,13 @@ impl Layer {
             attention: Attention::new(builder, config, tables, spec, number),
             mlp_norm: norm(mlp_norm(spec), spec.mlp_norm),
             mlp: Mlp::new(builder, config, spec, number),
-            grad_input: before.last().map_or(Dtypes::F32, Self::grad_dtypes),
+            previous: before.last().and_then(Self::grad_reader).copied(),
         }
     }
 
-    /// The dtypes in which the layer reads the gradient of its output.
-    pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.mlp.grad_dtypes()
+    /// The projection that reads the gradient of the output of the layer; `None` if it is a norm.
+    pub(super) fn grad_reader(&self) -> Option<&Linear> {
+        self.mlp.grad_reader()
     }
 
     /// The weight that the layer reads first.
@@ -190,7 +192,7 @@ impl Layer {
     ) -> Result<(Residual, norm::Saved, mlp::Saved)> {
         self.enter(builder, "mlp norm");
         let (normed, norm) = self.mlp_norm.forward(builder, x, self.mlp.dtypes())?;
-        let (x, mlp) = self.mlp.forward(builder, normed.into(), norm.x)?;
+        let (x, mlp) = self.mlp.forward(builder, normed, norm.x)?;
         Ok((x, norm, mlp))
     }
 
@@ -198,26 +200,22 @@ impl Layer {
     /// becomes the gradient of its input.
     ///
     /// The residual connection passes `grad` on, so each branch adds in place. The backward kernel
-    /// of a norm adds the gradients through the projections after it, and rounds the sum for the
-    /// projections before it.
+    /// of a norm adds the gradients through the projections after it, and rounds or splits the sum
+    /// for the projection before it.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad: Activation,
-    ) -> Result<Activation> {
-        let stream = grad.f32()?;
+        grad: OutputGradient,
+    ) -> Result<OutputGradient> {
+        let stream = grad.x.f32()?;
         let branch = self.mlp.backward(builder, saved.mlp, grad)?;
         self.enter(builder, "mlp norm backward");
-        let dtypes = self.attention.grad_dtypes();
-        let to = Activation::with_bf16_copy(builder, "grad_residual", stream, dtypes);
-        let grad_input = GradInput { to, accumulate: true };
-        self.mlp_norm.backward(builder, saved.mlp_norm, &branch, grad_input)?;
-        let branch = self.attention.backward(builder, saved.attention, to)?;
+        let grad_input = GradInput::residual(builder, stream, self.attention.grad_reader())?;
+        let grad = self.mlp_norm.backward(builder, saved.mlp_norm, &branch, grad_input)?;
+        let branch = self.attention.backward(builder, saved.attention, grad)?;
         self.enter(builder, "input norm backward");
-        let to = Activation::with_bf16_copy(builder, "grad_residual", stream, self.grad_input);
-        let grad_input = GradInput { to, accumulate: true };
-        self.attention_norm.backward(builder, saved.attention_norm, &branch, grad_input)?;
-        Ok(to)
+        let grad_input = GradInput::residual(builder, stream, self.previous.as_ref())?;
+        self.attention_norm.backward(builder, saved.attention_norm, &branch, grad_input)
     }
 }

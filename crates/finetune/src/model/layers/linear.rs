@@ -9,12 +9,12 @@ mod dora;
 mod forward;
 mod layer;
 mod products;
-mod split_swiglu;
+mod split;
 
 pub(super) use backward::{Backward, backward, backward_through_glu};
 pub(super) use forward::{
     Forward, Forwarded, Output, Saved, forward, forward_glu, forward_qkv_rope,
 };
 pub(super) use layer::Linear;
-pub(super) use products::split;
-pub(super) use split_swiglu::{split_swiglu, split_swiglu_backward};
+pub(super) use products::{declare_terms, split};
+pub(super) use split::{split_swiglu, split_swiglu_backward};

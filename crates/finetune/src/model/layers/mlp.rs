@@ -1,12 +1,10 @@
 //! The gated MLP: `down(activation(gate(x)) · up(x))`.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{
-    GeGlu, GeGluBackward, SplitMatrix, SwiGlu, SwiGluBackward, TensorView,
-};
+use retrograph_kernels::ops::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
-use super::activation::{Activation, Dtypes, Input};
+use super::activation::{Activation, Dtypes, Input, OutputGradient};
 use super::block_output::{self, BlockOutput};
 use super::linear::{self, Backward, Forward, Forwarded, Linear, Output};
 use super::norm::Norm;
@@ -67,9 +65,8 @@ impl Mlp {
         let fused = gate.has_glu() && up.has_glu() && down.dtypes == bf16;
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
         let fused_backward = down.has_grad_glu() && read_bf16 && inner == DType::Bf16;
-        let splits = swiglu && down.reads_split_f16();
-        let reads_terms = |layer: &Linear| layer.reads_split_f16() && !layer.has_dora_scales();
-        let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_terms);
+        let splits = swiglu && down.dtypes.terms;
+        let splits_backward = swiglu && gate.grad_dtypes.terms && up.grad_dtypes.terms;
         let norm =
             spec.post_norm.map(|it| Norm::new(builder, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
@@ -95,9 +92,9 @@ impl Mlp {
         self.gate.dtypes.and(self.up.dtypes)
     }
 
-    /// The dtypes in which the MLP reads the gradient of its output.
-    pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.down.grad_dtypes()
+    /// The layer that reads the gradient of the output of the MLP; `None` if it is a norm.
+    pub(super) fn grad_reader(&self) -> Option<&Linear> {
+        self.down.grad_reader()
     }
 
     /// The weights of gate and up.
@@ -203,49 +200,44 @@ impl Mlp {
         &self,
         builder: &mut Builder,
         Saved { gate_up, down }: Saved,
-        grad_out: Activation,
+        grad_out: OutputGradient,
     ) -> Result<Vec<Activation>> {
         let [gate, up] = gate_up.expect("a pass with a backward pass saves gate and up");
-        let [(grad_gate, gate_terms), (grad_up, up_terms)] =
+        let [grad_gate, grad_up] =
             self.backward_to_gate_and_up(builder, [gate.y, up.y], down, grad_out)?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
-        let layers = [
-            (&self.gate, gate.saved, grad_gate, gate_terms),
-            (&self.up, up.saved, grad_up, up_terms),
-        ];
+        let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
         let calls: [_; 2] = std::array::from_fn(|at| {
-            let (layer, saved, grad_out, grad_terms) = layers[at];
+            let (layer, saved, grad_out) = layers[at];
             let (scope, dtype) = (Some(&*scopes[at]), DType::Bf16);
-            Backward { layer, scope, saved, grad_out, grad_terms, dtype }
+            Backward { layer, scope, saved, grad_out, dtype }
         });
         linear::backward(builder, &calls)
     }
 
-    /// Appends the gradients of the weights of down, and of gate and up. Returns the last two, with
-    /// their terms if the launch has split them.
+    /// Appends the gradients of the weights of down, and of gate and up. Returns the last two.
     fn backward_to_gate_and_up(
         &self,
         builder: &mut Builder,
         [gate, up]: [Activation; 2],
         saved: block_output::Saved,
-        grad_out: Activation,
-    ) -> Result<[(Activation, Option<SplitMatrix<BufferId>>); 2]> {
+        grad_out: OutputGradient,
+    ) -> Result<[OutputGradient; 2]> {
         let grad_out = self.down.backward(builder, saved, grad_out)?;
         builder.scope(self.scope("down backward"));
         let (layer, saved) = (&self.down.projection, saved.projection);
-        let (scope, grad_terms, dtype) = (None, None, self.inner);
-        let call = Backward { layer, scope, saved, grad_out, grad_terms, dtype };
+        let (scope, dtype) = (None, self.inner);
+        let call = Backward { layer, scope, saved, grad_out, dtype };
         if self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
             let grads = linear::backward_through_glu(builder, self.activation, call, inputs)?;
-            return Ok(grads.map(|grad| (grad, None)));
+            return Ok(grads.map(Into::into));
         }
         let grad_inner = linear::backward(builder, &[call])?[0];
         builder.scope(self.scope(&format!("{} backward", self.activation_name())));
         if self.splits_backward {
             let (layers, inputs) = ([&self.gate, &self.up], [gate.f32()?, up.f32()?]);
-            let grads = linear::split_swiglu_backward(builder, layers, inputs, grad_inner.f32()?)?;
-            return Ok(grads.map(|(grad, terms)| (grad, Some(terms))));
+            return linear::split_swiglu_backward(builder, layers, inputs, grad_inner.f32()?);
         }
         let grad_inner = grad_inner.narrowest();
         let len = grad_inner.len();
@@ -261,6 +253,6 @@ impl Mlp {
                 GeGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
             }
         })?;
-        Ok([grad_gate, grad_up].map(|grad| (grad, None)))
+        Ok([grad_gate, grad_up].map(Into::into))
     }
 }

@@ -1,12 +1,14 @@
 //! RMSNorm: `y = x / rms(x) · gamma`.
 
 use retrograph_kernels::ops::{
-    NormPrologue, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce,
+    NormPrologue, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, SplitRmsNorm,
+    SplitRmsNormBackward,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
-use super::activation::{Activation, Dtypes, Input};
+use super::activation::{Activation, Dtypes, GradTerms, Input, OutputGradient};
+use super::linear::{self, Linear};
 use super::residual::Residual;
 use crate::error::Result;
 use crate::model::builder::F32Weight;
@@ -36,6 +38,23 @@ pub(super) struct GradInput {
     pub(super) to: Activation,
     /// Whether the buffer already has a gradient, to which the norm adds.
     pub(super) accumulate: bool,
+    /// The terms of the gradient, if it is split.
+    pub(super) terms: Option<GradTerms>,
+}
+
+impl GradInput {
+    /// Returns the gradient of the residual stream in `stream`, to which a norm adds, and which
+    /// `reader` reads next.
+    pub(super) fn residual(
+        builder: &mut Builder,
+        stream: Slice<f32>,
+        reader: Option<&Linear>,
+    ) -> Result<Self> {
+        let (name, dtypes) = ("grad_residual", reader.map_or(Dtypes::F32, |it| it.grad_dtypes));
+        let to = Activation::with_bf16_copy(builder, name, stream, dtypes);
+        let terms = reader.map(|it| it.declare_grad_terms(builder, name)).transpose()?.flatten();
+        Ok(Self { to, accumulate: true, terms })
+    }
 }
 
 impl Norm {
@@ -56,7 +75,7 @@ impl Norm {
         builder: &mut Builder,
         residual: Residual,
         dtypes: Dtypes,
-    ) -> Result<(Activation, Saved)> {
+    ) -> Result<(Input, Saved)> {
         let Residual { x, addend } = residual;
         let (gamma, eps) = (self.gamma.value, self.eps);
         let width = gamma.len();
@@ -67,10 +86,17 @@ impl Norm {
         });
         let normed = Activation::transient(builder, "normed", rows * width, dtypes);
         let rstd = builder.transient("rstd", rows);
-        let y = normed.written();
-        builder.launch(RmsNorm { x, residual, gamma, y, rstd, rows, width, eps }.launch())?;
-        let x = residual.map_or(x, |residual| residual.sum);
-        Ok((normed, Saved { x, rstd }))
+        let saved = Saved { x: residual.map_or(x, |residual| residual.sum), rstd };
+        if !dtypes.terms {
+            let y = normed.written();
+            builder.launch(RmsNorm { x, residual, gamma, y, rstd, rows, width, eps }.launch())?;
+            return Ok((normed.into(), saved));
+        }
+        let split = linear::declare_terms(builder, "normed", [rows, width]);
+        let y = if dtypes.f32 { Some(normed.f32()?) } else { None };
+        let norm = SplitRmsNorm { x, residual, gamma, y, split, rstd, rows, width, eps };
+        builder.launch(norm.launch())?;
+        Ok((Input { terms: Some(split), ..normed.into() }, saved))
     }
 
     /// Appends the norm of a decode step, in the `dtypes` in which it is read. The products that
@@ -85,7 +111,7 @@ impl Norm {
             return self.fused_into_products(builder, residual);
         }
         let (normed, saved) = self.forward(builder, residual, dtypes)?;
-        Ok((normed.into(), saved.x))
+        Ok((normed, saved.x))
     }
 
     /// Returns one row of the residual stream as the input of products that compute its norm.
@@ -107,30 +133,47 @@ impl Norm {
         Saved { x, rstd }: Saved,
         grad_out: &[Activation],
         grad_input: GradInput,
-    ) -> Result<()> {
-        let width = self.gamma.value.len();
+    ) -> Result<OutputGradient> {
+        let GradInput { to, accumulate, terms } = grad_input;
+        let gamma = self.gamma.value;
+        let width = gamma.len();
         let rows = x.len() / width;
-        let grad_out: Vec<_> = grad_out.iter().map(|grad| grad.narrowest()).collect();
         let partial_rows = RmsNormBackward::<()>::partial_rows(rows);
         let gamma_partials =
             self.gamma.grad.map(|_| builder.transient("gamma_partials", partial_rows * width));
-        builder.launch(
-            RmsNormBackward {
+        builder.launch(match terms {
+            None => RmsNormBackward {
                 x,
-                gamma: self.gamma.value,
+                gamma,
                 rstd,
-                grad_out: &grad_out,
-                grad_input: grad_input.to.written(),
+                grad_out: &grad_out.iter().map(|grad| grad.narrowest()).collect::<Vec<_>>(),
+                grad_input: to.written(),
                 gamma_partials,
                 rows,
                 width,
-                accumulate: grad_input.accumulate,
+                accumulate,
             }
             .launch(),
-        )?;
-        let Some((partials, grad)) = gamma_partials.zip(self.gamma.grad) else { return Ok(()) };
-        builder.gradient(grad, |grad_gamma| {
-            RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch()
-        })
+            Some(GradTerms { column_scales, split }) => SplitRmsNormBackward {
+                x,
+                gamma,
+                rstd,
+                grad_out: &grad_out.iter().map(|grad| grad.f32()).collect::<Result<Vec<_>>>()?,
+                grad_input: to.f32()?,
+                column_scales: Some(column_scales),
+                split,
+                gamma_partials,
+                rows,
+                width,
+                accumulate,
+            }
+            .launch(),
+        })?;
+        if let Some((partials, grad)) = gamma_partials.zip(self.gamma.grad) {
+            builder.gradient(grad, |grad_gamma| {
+                RmsNormGammaReduce { partials, grad_gamma, partial_rows, width }.launch()
+            })?;
+        }
+        Ok(OutputGradient { x: to, terms: terms.map(|terms| terms.split) })
     }
 }

@@ -106,8 +106,7 @@ impl SelfAttention {
     /// The dtypes in which the operands and the gradient of the output are read: the dtype of the
     /// products if they are fused.
     pub(super) fn dtypes(&self) -> Dtypes {
-        let bf16 = self.is_fused() && self.compute == DType::Bf16;
-        Dtypes { f32: !bf16, bf16 }
+        if self.is_fused() { self.compute.into() } else { Dtypes::F32 }
     }
 
     /// The mask of unfused attention.

@@ -356,7 +356,7 @@ impl StepOf<'_> {
                 builder.exchange_from(&layer_name(number, first), &[])?;
             }
         }
-        model.embedding.backward(builder, tokens, grad.f32()?)
+        model.embedding.backward(builder, tokens, grad.x.f32()?)
     }
 }
 

@@ -2,13 +2,11 @@
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{
-    ColumnSum, DgradOperands, DgradSum, GatedActivation, GemmShape, SplitMatrix,
-};
+use retrograph_kernels::ops::{ColumnSum, DgradOperands, DgradSum, GatedActivation, GemmShape};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
-use super::super::activation::Activation;
+use super::super::activation::{Activation, OutputGradient};
 use super::super::lora::{self, LoraBackward};
 use super::forward::Saved;
 use super::layer::Linear;
@@ -21,10 +19,7 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) layer: &'a Linear,
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
-    pub(in crate::model::layers) grad_out: Activation,
-    /// `grad_out` in terms of f16, if the launch that computed it has split it with the scales of
-    /// the weight as column scales.
-    pub(in crate::model::layers) grad_terms: Option<SplitMatrix<BufferId>>,
+    pub(in crate::model::layers) grad_out: OutputGradient,
     /// The dtype of the gradient of the input. A product that cannot write bf16 writes f32.
     pub(in crate::model::layers) dtype: DType,
 }
@@ -46,7 +41,7 @@ pub(in crate::model::layers) fn backward(
         let Backward { layer, scope, grad_out, .. } = *call;
         builder.enter(scope);
         let grad_t = match &layer.lora {
-            Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
+            Some(lora) => lora::fused_grad_t(builder, lora, grad_out.x)?,
             None => None,
         };
         match call.operands(builder, grad_t, operands.len())? {
@@ -90,7 +85,7 @@ pub(in crate::model::layers) fn backward_through_glu(
     builder.enter(scope);
     let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?)));
     let second = match lora {
-        Some((lora, matrices)) => lora::fused_grad_t(builder, lora, grad_out)?
+        Some((lora, matrices)) => lora::fused_grad_t(builder, lora, grad_out.x)?
             .map(|grad_t| SecondProduct { operands: [grad_t, matrices.a], k: lora.rank }),
         None => None,
     };
@@ -98,7 +93,7 @@ pub(in crate::model::layers) fn backward_through_glu(
         .map(|name| Activation::transient(builder, name, inputs[0].len(), DType::Bf16.into()));
     let results = [grads[0].bf16()?, grads[1].bf16()?];
     let w = layer.products.bf16_weight(builder)?;
-    layer.products.dgrad_glu(builder, activation, grad_out, w, second, [inputs, results])?;
+    layer.products.dgrad_glu(builder, activation, grad_out.x, w, second, [inputs, results])?;
     call.grad_weights(builder)?;
     let update = call.update(second.map(|second| second.operands[0]), None);
     lora::backward(builder, update.as_slice())?;
@@ -112,8 +107,8 @@ impl<'a> Backward<'a> {
         let Self { layer: Linear { dora, products, grad_dtypes, .. }, saved, .. } = *self;
         let Some((dora, z)) = dora.zip(saved.unscaled) else { return Ok(*self) };
         builder.enter(self.scope);
-        let grad_out = dora.backward(builder, products, *grad_dtypes, [z, self.grad_out])?;
-        Ok(Self { grad_out, grad_terms: None, ..*self })
+        let grad_out = dora.backward(builder, products, *grad_dtypes, [z, self.grad_out.x])?;
+        Ok(Self { grad_out: grad_out.into(), ..*self })
     }
 
     /// The backward pass of the LoRA update, if there is one.
@@ -123,7 +118,7 @@ impl<'a> Backward<'a> {
         grad_input: Option<Activation>,
     ) -> Option<LoraBackward<'a>> {
         let (lora, saved) = (self.layer.lora?, self.saved.lora?);
-        let Self { scope, grad_out, .. } = *self;
+        let Self { scope, grad_out: OutputGradient { x: grad_out, .. }, .. } = *self;
         Some(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input })
     }
 
@@ -155,7 +150,7 @@ impl<'a> Backward<'a> {
     fn main_operands(&self, builder: &mut Builder) -> Result<DgradOperands<BufferId>> {
         let products = &self.layer.products;
         let (w, outputs) = (products.bf16_weight(builder)?, products.shape.outputs);
-        Ok(DgradOperands { grad_out: self.grad_out.bf16()?, w, outputs })
+        Ok(DgradOperands { grad_out: self.grad_out.x.bf16()?, w, outputs })
     }
 
     fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
@@ -175,7 +170,7 @@ impl<'a> Backward<'a> {
                 let update = DgradOperands { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
                 products.dgrad_sum(builder, first, &[update], to)?;
             }
-            None => products.dgrad(builder, grad_out, self.grad_terms, to)?,
+            None => products.dgrad(builder, grad_out, to)?,
         }
         Ok(grad_input)
     }
@@ -184,11 +179,11 @@ impl<'a> Backward<'a> {
     fn grad_weights(&self, builder: &mut Builder) -> Result<()> {
         let Self { layer: Linear { weight, bias, products, .. }, saved, grad_out, .. } = *self;
         if let Some(grad_weight) = weight.grad {
-            products.wgrad(builder, grad_out, saved.x, grad_weight)?;
+            products.wgrad(builder, grad_out.x, saved.x, grad_weight)?;
         }
         if let Some(out) = bias.and_then(|bias| bias.grad) {
             let (rows, columns) = (products.shape.rows, products.shape.outputs);
-            let (x, accumulate) = (grad_out.f32()?, builder.accumulates());
+            let (x, accumulate) = (grad_out.x.f32()?, builder.accumulates());
             builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
         }
         Ok(())

@@ -22,8 +22,8 @@ pub(in crate::model::layers) struct Linear {
     pub(super) bias: Option<F32Weight>,
     pub(in crate::model::layers) lora: Option<Lora>,
     pub(super) dora: Option<Dora>,
-    /// The dtypes in which the layer reads its input: bf16 for large products in bf16, f32 for
-    /// everything else.
+    /// The dtypes in which the layer reads its input: bf16 for large products in bf16, terms for
+    /// large products in f32, f32 for everything else.
     pub(in crate::model::layers) dtypes: Dtypes,
     /// The dtypes in which the layer reads the gradient of its output.
     pub(in crate::model::layers) grad_dtypes: Dtypes,
@@ -71,7 +71,10 @@ impl Linear {
         let products = Products::new(weight, added, shape, config, siblings);
         let fused = lora.is_some_and(|lora| lora.fused().is_some());
         let products = if fused { products.without_splits() } else { products };
-        Self { dora, ..Self::resolve(weight, bias, lora, products) }
+        let layer = Self::resolve(weight, bias, lora, products);
+        // The scales of DoRA read the gradient of the output in f32.
+        let terms = layer.grad_dtypes.terms && dora.is_none();
+        Self { dora, grad_dtypes: Dtypes { terms, ..layer.grad_dtypes }, ..layer }
     }
 
     /// Resolves the output projection, which has neither bias nor LoRA.
@@ -92,10 +95,12 @@ impl Linear {
         products.is_skinny &= lora.is_none();
         let bf16 = products.bf16_operand || products.is_skinny;
         let lora_f32 = lora.is_some_and(|lora| lora.dtype() == DType::F32);
-        let dtypes = Dtypes { f32: !bf16 || lora_f32, bf16 };
+        let terms = products.is_split();
+        let product_f32 = !bf16 && (!terms || weight.grad.is_some());
+        let dtypes = Dtypes { f32: product_f32 || lora_f32, bf16, terms };
         // The gradient of a bias is added in f32.
         let trained_bias = bias.is_some_and(|bias| bias.grad.is_some());
-        let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, bf16 };
+        let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, ..dtypes };
         Self { weight, bias, lora, dora: None, dtypes, grad_dtypes, products }
     }
 

@@ -9,7 +9,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
 
-use super::super::activation::{Activation, missing};
+use super::super::activation::{Activation, OutputGradient, missing};
 use super::super::{Builder, PassConfig};
 use crate::config::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS};
 use crate::error::Result;
@@ -375,13 +375,11 @@ impl Products {
         self.launch(builder, product.launch_in(compute))
     }
 
-    /// Appends `dx = dy·W`. `terms` is dy in terms, split with the scales of W as column scales, if
-    /// it was split before.
+    /// Appends `dx = dy·W`.
     pub(super) fn dgrad(
         &self,
         builder: &mut Builder,
-        grad_out: Activation,
-        terms: Option<SplitMatrix<BufferId>>,
+        OutputGradient { x: grad_out, terms }: OutputGradient,
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { shape, compute, backward_splits: splits, .. } = *self;
@@ -440,7 +438,7 @@ impl Products {
 }
 
 /// Declares a matrix in two terms with these rows and columns, which the next launch writes.
-pub(super) fn declare_terms(
+pub(in crate::model::layers) fn declare_terms(
     builder: &mut Builder,
     name: &str,
     [rows, columns]: [usize; 2],
