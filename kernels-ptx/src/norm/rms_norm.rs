@@ -43,7 +43,7 @@ const SCALE: f32 = 18_446_744_073_709_551_616.0;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     build(target, RMS_NORM_ANY_WIDTH, RMS_NORM_IN_REGISTERS, |k| {
-        let row = Row::declare(k);
+        let row = row(k);
         start(k, target);
         row
     })
@@ -52,7 +52,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 /// Builds the image that splits the results.
 pub(crate) fn split(target: SmTarget) -> Module {
     let in_registers = SPLIT_RMS_NORM_IN_REGISTERS;
-    build(target, SPLIT_RMS_NORM_ANY_WIDTH, in_registers, |k| Row::declare_split(k))
+    build(target, SPLIT_RMS_NORM_ANY_WIDTH, in_registers, row_to_split)
 }
 
 /// Builds an image. `declare` declares the parameters and describes the row.
@@ -98,33 +98,6 @@ struct Row<'k> {
 }
 
 impl<'k> Row<'k> {
-    /// Declares the parameters and selects the row of this block.
-    fn declare(k: &Kernel<'k>) -> Self {
-        let parameters = RmsNormParameters::declare(&mut Declarations(*k));
-        let RmsNormParameters { x, residual, residual_bf16, sum, gamma, .. } = parameters;
-        let RmsNormParameters { y, y_bf16, rstd, width, eps, .. } = parameters;
-        let residual = Input::new(residual, residual_bf16);
-        let (y, rstd) = (Output::new(y, y_bf16), rstd.at(k.ctaid_x()));
-        k.max_threads(MAX_THREADS);
-        let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
-        let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
-        Self { x, residual, sum, adds, gamma, y: y.at(start), split: None, rstd, width, eps }
-    }
-
-    /// The same for results that are split.
-    fn declare_split(k: &Kernel<'k>) -> Self {
-        let parameters = SplitRmsNormParameters::declare(&mut Declarations(*k));
-        let SplitRmsNormParameters { x, residual, sum, gamma, y, .. } = parameters;
-        let SplitRmsNormParameters { terms, scales, rstd, rows, width, eps, .. } = parameters;
-        k.max_threads(MAX_THREADS);
-        let split = SplitRow::new(k.ctaid_x(), terms, scales, [rows, width]);
-        let (residual, y) = (Input::f32(residual), Output::f32(y));
-        let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
-        let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
-        let (y, split, rstd) = (y.at(start), Some(split), rstd.at(k.ctaid_x()));
-        Self { x, residual, sum, adds, gamma, y, split, rstd, width, eps }
-    }
-
     /// x plus the residual, if there is one.
     fn input(&self, vec4: Vec4<'k>) -> F32x4<'k> {
         let k = self.adds.kernel();
@@ -134,6 +107,33 @@ impl<'k> Row<'k> {
         });
         values(&registers)
     }
+}
+
+/// Declares the parameters of `rms_norm` and selects the row of this block.
+fn row<'k>(k: &Kernel<'k>) -> Row<'k> {
+    let parameters = RmsNormParameters::declare(&mut Declarations(*k));
+    let RmsNormParameters { x, residual, residual_bf16, sum, gamma, .. } = parameters;
+    let RmsNormParameters { y, y_bf16, rstd, width, eps, .. } = parameters;
+    let residual = Input::new(residual, residual_bf16);
+    let (y, rstd) = (Output::new(y, y_bf16), rstd.at(k.ctaid_x()));
+    k.max_threads(MAX_THREADS);
+    let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
+    let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
+    Row { x, residual, sum, adds, gamma, y: y.at(start), split: None, rstd, width, eps }
+}
+
+/// Declares the parameters of `split_f16_rms_norm` and selects the row of this block.
+fn row_to_split<'k>(k: &Kernel<'k>) -> Row<'k> {
+    let parameters = SplitRmsNormParameters::declare(&mut Declarations(*k));
+    let SplitRmsNormParameters { x, residual, sum, gamma, y, .. } = parameters;
+    let SplitRmsNormParameters { terms, scales, rstd, rows, width, eps, .. } = parameters;
+    k.max_threads(MAX_THREADS);
+    let split = SplitRow::new(k.ctaid_x(), terms, scales, [rows, width]);
+    let (residual, y) = (Input::f32(residual), Output::f32(y));
+    let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
+    let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
+    let (y, split, rstd) = (y.at(start), Some(split), rstd.at(k.ctaid_x()));
+    Row { x, residual, sum, adds, gamma, y, split, rstd, width, eps }
 }
 
 /// A row of any width and alignment, read twice, or three times if it is split.

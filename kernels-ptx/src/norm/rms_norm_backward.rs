@@ -44,13 +44,13 @@ use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = RMS_NORM_BACKWARD_IN_REGISTERS;
-    build(target, RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, |k| Rows::declare(k))
+    build(target, RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, rows)
 }
 
 /// Builds the image that splits the gradient.
 pub(crate) fn split(target: SmTarget) -> Module {
     let in_registers = SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS;
-    build(target, SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, |k| Rows::declare_split(k))
+    build(target, SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH, in_registers, rows_to_split)
 }
 
 /// Builds an image. `declare` declares the parameters and describes the rows.
@@ -138,68 +138,6 @@ struct Terms<'k> {
 }
 
 impl<'k> Rows<'k> {
-    fn declare(k: &Kernel<'k>) -> Self {
-        let parameters = RmsNormBackwardParameters::declare(&mut Declarations(*k));
-        let RmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
-        let RmsNormBackwardParameters { grad_out, grad_out_bf16, .. } = parameters;
-        let RmsNormBackwardParameters { grad_out_2, grad_out_2_bf16, .. } = parameters;
-        let RmsNormBackwardParameters { grad_out_3, grad_out_3_bf16, .. } = parameters;
-        let RmsNormBackwardParameters { grad_input, grad_input_bf16, .. } = parameters;
-        let RmsNormBackwardParameters { rows, width, rows_per_block, accumulate, .. } = parameters;
-        let accumulate = accumulate.ne(0);
-        let grad_out = [
-            Input::new(grad_out, grad_out_bf16),
-            Input::new(grad_out_2, grad_out_2_bf16),
-            Input::new(grad_out_3, grad_out_3_bf16),
-        ];
-        let (grad_input, split) = (Output::new(grad_input, grad_input_bf16), None);
-        let Block { partial, frozen, rows_of_block } =
-            Block::new(k, gamma_partials, [rows, width], rows_per_block);
-        Self {
-            x,
-            gamma,
-            rstd,
-            grad_out,
-            grad_input,
-            split,
-            accumulate,
-            partial,
-            frozen,
-            rows_of_block,
-            width,
-        }
-    }
-
-    /// The same for a gradient that is split.
-    fn declare_split(k: &Kernel<'k>) -> Self {
-        let parameters = SplitRmsNormBackwardParameters::declare(&mut Declarations(*k));
-        let SplitRmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
-        let SplitRmsNormBackwardParameters { grad_out, grad_out_2, grad_out_3, .. } = parameters;
-        let SplitRmsNormBackwardParameters { grad_input, column_scales, .. } = parameters;
-        let SplitRmsNormBackwardParameters { terms, scales, accumulate, .. } = parameters;
-        let SplitRmsNormBackwardParameters { rows, width, rows_per_block, .. } = parameters;
-        let accumulate = accumulate.ne(0);
-        let grad_out = [grad_out, grad_out_2, grad_out_3].map(Input::f32);
-        let column_scales = ColumnScales::new(column_scales);
-        let split = SplitRows { terms, scales, column_scales, sizes: [rows, width] };
-        let (grad_input, split) = (Output::f32(grad_input), Some(split));
-        let Block { partial, frozen, rows_of_block } =
-            Block::new(k, gamma_partials, [rows, width], rows_per_block);
-        Self {
-            x,
-            gamma,
-            rstd,
-            grad_out,
-            grad_input,
-            split,
-            accumulate,
-            partial,
-            frozen,
-            rows_of_block,
-            width,
-        }
-    }
-
     /// The operands of row `index`.
     fn row(self, index: Value<'k, u32>) -> Self {
         let start = index.mul_wide(self.width);
@@ -249,6 +187,69 @@ impl<'k> Terms<'k> {
     /// `before + grad_out ⊙ h`.
     fn gamma_gradient(&self, before: F32x4<'k>) -> F32x4<'k> {
         [0, 1, 2, 3].map(|i| self.grad_out[i].fma(self.h[i], before[i]))
+    }
+}
+
+/// Declares the parameters of `rms_norm_backward`.
+fn rows<'k>(k: &Kernel<'k>) -> Rows<'k> {
+    let parameters = RmsNormBackwardParameters::declare(&mut Declarations(*k));
+    let RmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
+    let RmsNormBackwardParameters { grad_out, grad_out_bf16, .. } = parameters;
+    let RmsNormBackwardParameters { grad_out_2, grad_out_2_bf16, .. } = parameters;
+    let RmsNormBackwardParameters { grad_out_3, grad_out_3_bf16, .. } = parameters;
+    let RmsNormBackwardParameters { grad_input, grad_input_bf16, .. } = parameters;
+    let RmsNormBackwardParameters { rows, width, rows_per_block, accumulate, .. } = parameters;
+    let accumulate = accumulate.ne(0);
+    let grad_out = [
+        Input::new(grad_out, grad_out_bf16),
+        Input::new(grad_out_2, grad_out_2_bf16),
+        Input::new(grad_out_3, grad_out_3_bf16),
+    ];
+    let (grad_input, split) = (Output::new(grad_input, grad_input_bf16), None);
+    let Block { partial, frozen, rows_of_block } =
+        Block::new(k, gamma_partials, [rows, width], rows_per_block);
+    Rows {
+        x,
+        gamma,
+        rstd,
+        grad_out,
+        grad_input,
+        split,
+        accumulate,
+        partial,
+        frozen,
+        rows_of_block,
+        width,
+    }
+}
+
+/// Declares the parameters of `split_f16_rms_norm_backward`.
+fn rows_to_split<'k>(k: &Kernel<'k>) -> Rows<'k> {
+    let parameters = SplitRmsNormBackwardParameters::declare(&mut Declarations(*k));
+    let SplitRmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
+    let SplitRmsNormBackwardParameters { grad_out, grad_out_2, grad_out_3, .. } = parameters;
+    let SplitRmsNormBackwardParameters { grad_input, column_scales, .. } = parameters;
+    let SplitRmsNormBackwardParameters { terms, scales, accumulate, .. } = parameters;
+    let SplitRmsNormBackwardParameters { rows, width, rows_per_block, .. } = parameters;
+    let accumulate = accumulate.ne(0);
+    let grad_out = [grad_out, grad_out_2, grad_out_3].map(Input::f32);
+    let column_scales = ColumnScales::new(column_scales);
+    let split = SplitRows { terms, scales, column_scales, sizes: [rows, width] };
+    let (grad_input, split) = (Output::f32(grad_input), Some(split));
+    let Block { partial, frozen, rows_of_block } =
+        Block::new(k, gamma_partials, [rows, width], rows_per_block);
+    Rows {
+        x,
+        gamma,
+        rstd,
+        grad_out,
+        grad_input,
+        split,
+        accumulate,
+        partial,
+        frozen,
+        rows_of_block,
+        width,
     }
 }
 
