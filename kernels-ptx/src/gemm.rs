@@ -31,6 +31,9 @@
 //! the epilogue adds the slices. Split-K is a launch with one plane per split; [`split_k_sum`] adds
 //! the planes.
 //!
+//! **Row limit.** A limit in device memory ends the tiles along M; see
+//! [`GemmRowLimitParameters`](retrograph_kernel_abi::gemm::GemmRowLimitParameters).
+//!
 //! **Determinism.** An element of c accumulates fused multiply-adds, or tensor-core products, in
 //! the order of r and l; slices are added in ascending order. Edges are padded with zeros. The
 //! order depends only on the tile configuration, which depends only on sizes, dtypes, concurrency

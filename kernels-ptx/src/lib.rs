@@ -96,6 +96,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::norm::RMS_NORM_BACKWARD.image, norm::rms_norm_backward::module),
     (abi::rope::ROPE.image, rope::module),
     (abi::sampling::SAMPLE_ADJUST.image, sampling::module),
+    (abi::loss::GATHER_ROWS.image, loss::row_order::module),
     (abi::elementwise::SILU.image, elementwise::silu::module),
     (abi::elementwise::SILU_BACKWARD.image, elementwise::silu_backward::module),
     (abi::loss::SCALE_ROWS.image, loss::scale_rows::module),

@@ -40,6 +40,8 @@ struct Results<'a, S, M> {
 #[derive(Serialize)]
 struct Settings {
     steps: u32,
+    /// The share of the tokens that have a target.
+    targets: f32,
 }
 
 /// Runs the benchmarks of the arguments.
@@ -63,9 +65,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         strategies: arguments.strategies.clone(),
         warm_up: arguments.warm_up,
         steps: arguments.steps,
+        targets: arguments.targets,
         energy: arguments.energy,
     };
-    let settings = Settings { steps: arguments.steps };
+    let settings = Settings { steps: arguments.steps, targets: arguments.targets };
     let mut table = Table::new(arguments, &config, &device, settings, heading, line);
     bench.run(&modules, start, &mut |measurement| table.add(measurement))?;
     table.finish()

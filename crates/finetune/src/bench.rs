@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use strategy::BenchStrategy;
 
 use crate::config::TrainingConfig;
-use crate::data::{Batch, TextData};
+use crate::data::{Batch, IGNORED_TARGET, TextData};
 use crate::error::Result;
 use crate::init;
 use crate::parameters::{Chunk, Parameter};
@@ -39,6 +39,9 @@ pub struct Bench {
     pub warm_up: u32,
     /// Measured steps.
     pub steps: u32,
+    /// The share of the tokens of each sequence that have a target, from 0 to 1: the last ones, as
+    /// in examples with a prompt.
+    pub targets: f32,
     /// Whether to measure energy, with extra steps for about 3 s.
     pub energy: bool,
 }
@@ -171,7 +174,13 @@ impl Bench {
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
         let text = TextData::from_tokens(tokens(size[1] * 16 + 1, self.config.model.vocab));
-        let batch = |step| text.batch(size, self.config.seed, step);
+        let ignored = size[1] - (size[1] as f32 * self.targets).round() as usize;
+        let batch = |step| {
+            let mut batch = text.batch(size, self.config.seed, step)?;
+            let sequences = batch.targets.chunks_mut(size[1]);
+            sequences.for_each(|targets| targets[..ignored].fill(IGNORED_TARGET));
+            Ok(batch)
+        };
         for step in 0..self.warm_up {
             trainer.step(&batch(step)?)?;
         }

@@ -133,8 +133,7 @@ impl Evaluator {
         for index in (ranks.rank..).step_by(ranks.world_size) {
             let Some(batch) = data.in_order(shape, index)? else { break };
             controls.set_array(self.pass.tokens, &batch.tokens)?;
-            controls.set_array(self.pass.targets, &batch.targets)?;
-            controls.set(self.pass.counted, batch.counted())?;
+            self.pass.targets.set(&mut controls, &batch.targets, batch.counted())?;
             self.pass.sequences.set(&mut controls, batch.positions.as_deref())?;
             self.program.step(&self.stream, &controls)?;
             // Ignored targets have loss 0.

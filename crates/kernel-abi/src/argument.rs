@@ -11,7 +11,8 @@ use crate::{DType, Element, View};
 pub enum Access {
     /// Only read.
     Read,
-    /// Every byte of the range is written, and none is read before that.
+    /// No byte of the range is read before it is written, and none keeps its value: it is written,
+    /// or unspecified afterwards.
     Write,
     /// Read and written, or partly written.
     ReadWrite,

@@ -124,6 +124,16 @@ parameters! {
     }
 }
 
+parameters! {
+    /// The limit of the rows of c; it follows the other parameters in entries of images that
+    /// [limit rows](GemmImage::limits_rows).
+    pub struct GemmRowLimitParameters {
+        /// The number of rows of c that are computed, read, or null for all. Rows from it on are
+        /// unspecified: a tile that starts before the limit is computed whole, others are skipped.
+        row_limit: pointer<u32>,
+    }
+}
+
 /// Rows and columns of c per partial sum of [`GemmSquaresParameters`].
 pub const SQUARES_BLOCK: u32 = 64;
 

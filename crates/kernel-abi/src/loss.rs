@@ -12,6 +12,11 @@ parameters! {
         targets: pointer<u32>,
         /// `rows` losses, written.
         losses: pointer<f32>,
+        /// A permutation, read: the index of the target and of the loss of each row of logits. Null
+        /// if it is the index of the row.
+        order: pointer<u32>,
+        /// The number of rows of logits whose gradient is written, read, or null for all.
+        row_limit: pointer<u32>,
         /// `rows × vocab` gradients in f32, written, or null.
         grad_logits: pointer<f32>,
         /// `rows × vocab` gradients in bf16, written, or null.
@@ -86,6 +91,11 @@ parameters! {
         targets: pointer<u32>,
         /// `rows` losses, written.
         losses: pointer<f32>,
+        /// A permutation, read: the index of the target and of the loss of each row of logits. Null
+        /// if it is the index of the row.
+        order: pointer<u32>,
+        /// The number of rows of logits whose gradient is written, read, or null for all.
+        row_limit: pointer<u32>,
         /// `vocab` powers of two by which the columns of the gradient are multiplied before the
         /// split, read, or null.
         column_scales: pointer<f32>,
@@ -218,3 +228,31 @@ pub const SCALE_ROWS: Signature = Signature {
     parameters: ScaleRowsParameters::<()>::LIST,
     entries: &["scale_rows"],
 };
+
+parameters! {
+    /// The parameters of [`GATHER_ROWS`] and [`SCATTER_ROWS`].
+    pub struct RowOrderParameters {
+        /// `rows × row_bytes` bytes, read.
+        x: pointer<Any>,
+        /// `rows` indices of rows, read.
+        order: pointer<u32>,
+        /// The number of rows that are copied, read.
+        row_limit: pointer<u32>,
+        /// `rows × row_bytes` bytes, written.
+        out: pointer<Any>,
+        /// Number of rows.
+        rows: u32,
+        /// Bytes of a row, a multiple of 2.
+        row_bytes: u32,
+    }
+}
+
+/// Copies the first rows of an order to the start, and fills the others with zeros.
+pub const GATHER_ROWS: Signature = Signature {
+    image: "row_order",
+    parameters: RowOrderParameters::<()>::LIST,
+    entries: &["gather_rows"],
+};
+
+/// Copies the first rows back to their places in an order, and fills the others with zeros.
+pub const SCATTER_ROWS: Signature = Signature { entries: &["scatter_rows"], ..GATHER_ROWS };

@@ -3,12 +3,14 @@
 //! [`Launch::dispatch`] derives entry point, grid, block and shared memory from the SM target. A
 //! pass can be described, counted and planned without a device.
 
-use retrograph_kernel_abi::{Parameter, Signature};
+use retrograph_kernel_abi::{Parameter, Signature, View};
 use retrograph_ptx::SmTarget;
 
 pub use retrograph_kernel_abi::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
 pub(crate) use retrograph_kernel_abi::{ArgumentTypes, Pointer};
 
+use crate::KernelError;
+use crate::checks::Check;
 use crate::problem::Problem;
 
 /// Entry point and geometry of a launch on an SM target.
@@ -179,5 +181,27 @@ impl<B> Launch<B> {
             problem.concurrent = count;
         }
         self
+    }
+}
+
+impl<B: Copy> Launch<B> {
+    /// Declares that only the first rows of the result matter, as many as `limit` contains: one
+    /// number that the kernel reads. Other rows are unspecified afterwards.
+    ///
+    /// Products of bf16 or split operands skip tiles of other rows, except products with gated
+    /// linear units, products with RoPE and weight gradients. [`CrossEntropy`] skips other rows.
+    /// Other kernels compute all rows.
+    ///
+    /// # Errors
+    /// If `limit` does not have one element.
+    ///
+    /// [`CrossEntropy`]: crate::ops::CrossEntropy
+    pub fn row_limit(mut self, limit: View<B, u32>) -> Result<Self, KernelError> {
+        Check(self.kernel.name).length("row_limit", limit, 1)?;
+        let mut parameters = self.kernel.parameters.iter();
+        if let Some(at) = parameters.position(|parameter| parameter.name == "row_limit") {
+            self.arguments[at] = Argument::read(limit);
+        }
+        Ok(self)
     }
 }

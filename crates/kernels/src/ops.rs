@@ -53,8 +53,9 @@ pub use crate::lora::{
 };
 pub use crate::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
-    CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN, Mean, PREFERENCE,
-    Preference, SCALE_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows, SplitCrossEntropy,
+    CrossEntropy, GATHER_ROWS, GatherRows, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN,
+    Mean, PREFERENCE, Preference, SCALE_ROWS, SCATTER_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows,
+    ScatterRows, SplitCrossEntropy,
 };
 pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{

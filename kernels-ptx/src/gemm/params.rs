@@ -2,8 +2,8 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, Epilogue, GemmFlags, GemmImage, GemmParameters, GemmTensorMaps, Layout,
-    MAX_ADDED_PRODUCTS, SplitScaleParameters,
+    AddedProductParameters, Epilogue, GemmFlags, GemmImage, GemmParameters, GemmRowLimitParameters,
+    GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, SplitScaleParameters,
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
@@ -85,6 +85,8 @@ pub(super) struct GemmParams<'k> {
     pub(super) b: GlobalOperand<'k>,
     pub(super) c: GlobalOutput<'k>,
     pub(super) m: Value<'k, u32>,
+    /// The row of c from which on no tile starts, in entries that limit rows; at most `m`.
+    pub(super) row_limit: Option<Value<'k, u32>>,
     pub(super) n: Value<'k, u32>,
     pub(super) k: Value<'k, u32>,
     /// Length of the outer reduction.
@@ -196,7 +198,13 @@ impl<'k> GemmParams<'k> {
                 EpilogueParams::GluBackward(GluBackwardParams::declare(k, activation))
             }
         };
-        Self { added, squares, epilogue, ..params }
+        let row_limit = image.limits_rows().then(|| {
+            let limit = GemmRowLimitParameters::declare(&mut Declarations(*k)).row_limit;
+            let rows = k.var(params.m);
+            k.when(!limit.is_null(), || rows.update(|rows| rows.min(limit.load(0))));
+            rows.get()
+        });
+        Self { added, squares, epilogue, row_limit, ..params }
     }
 
     /// Declares the operands, NF4 scales and tensor maps. There are no added products, and the
@@ -263,6 +271,7 @@ impl<'k> GemmParams<'k> {
                 vectorized: flags.has(GemmFlags::C_VECTORIZED),
             },
             m,
+            row_limit: None,
             n,
             k: k_len,
             reduce,
@@ -354,6 +363,11 @@ impl<'k> GemmParams<'k> {
         ]
     }
 
+    /// Number of tiles of `tile_m` rows along M that are computed.
+    pub(super) fn tiles_down(&self, tile_m: u32) -> Value<'k, u32> {
+        tiles(self.row_limit.unwrap_or(self.m), tile_m)
+    }
+
     /// Number of tiles of `tile_n` columns along N, over all results. Each result starts at a tile
     /// boundary.
     pub(super) fn tiles_across(&self, tile_n: u32) -> Value<'k, u32> {
@@ -372,7 +386,7 @@ impl<'k> GemmParams<'k> {
     }
 
     /// The product that this block computes, and the first row and column of its tile of `tile_m` ×
-    /// `tile_n`.
+    /// `tile_n`. Ends the block if the tile is not computed.
     pub(super) fn of_block(
         &self,
         k: &Kernel<'k>,
@@ -383,6 +397,9 @@ impl<'k> GemmParams<'k> {
             if tile_m.is_power_of_two() { div_const(padded_m, tile_m) } else { padded_m / tile_m };
         let across = k.ctaid_x() / tiles_m;
         let row = (k.ctaid_x() - across * tiles_m) * tile_m;
+        if let Some(limit) = self.row_limit {
+            k.return_if(row.ge(limit));
+        }
         let (product, column) = self.product_of(across, tile_n);
         (product, [row, column])
     }

@@ -9,9 +9,12 @@
 //! With a cap, logits are `cap · t` of the stored values, with `t = tanh(stored ÷ cap)`, and their
 //! gradient is multiplied by 1 − t².
 //!
-//! The target 2³² − 1 is ignored: its loss is 0, and its gradient is p[r][c] · 0, which is 0 unless
-//! p is NaN. Any other target outside the vocabulary gives NaN for the loss and the gradient of the
-//! row. Neither is used as an index.
+//! The target 2³² − 1 is ignored: its loss and its gradient are 0, and its logits are not read. Any
+//! other target outside the vocabulary gives NaN for the loss and the gradient of the row. Neither
+//! is used as an index.
+//!
+//! With an order, row r of the logits has target and loss `order[r]`. If that is not a row, nothing
+//! is read or written. Rows from the limit on are ignored, and their gradient is not written.
 //!
 //! The gradient is written as f32, bf16 or both, or in place of the logits. If all destinations are
 //! null, only losses are computed. `split_f16_cross_entropy` writes it in terms of f16 instead.
@@ -90,15 +93,21 @@ fn entry(target: SmTarget, format: Format, name: &str, group: ThreadGroup) -> En
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
         let parameters = CrossEntropyParameters::declare(&mut Declarations(*k));
-        let CrossEntropyParameters { logits, targets, losses, grad_logits, .. } = parameters;
-        let CrossEntropyParameters { grad_logits_bf16, in_place, counted, .. } = parameters;
-        let CrossEntropyParameters { rows, vocab, softcap, .. } = parameters;
+        let CrossEntropyParameters { logits, targets, losses, order, row_limit, .. } = parameters;
+        let CrossEntropyParameters { grad_logits, grad_logits_bf16, in_place, .. } = parameters;
+        let CrossEntropyParameters { counted, rows, vocab, softcap, .. } = parameters;
         let logits = logits.reinterpret();
         let gradient = Output::new(grad_logits, grad_logits_bf16);
         let in_place = in_place.ne(0);
-        let operands = Operands { logits, targets, losses, counted, rows, vocab, softcap };
-        let row = operands.write_loss(k, format, group);
-        let gradient = gradient.or(Output::of(dtype, logits), in_place);
+        let operands =
+            Operands { logits, targets, losses, order, row_limit, counted, rows, vocab, softcap };
+        // Selected where it is written, since registers are scarce in between.
+        let gradient = || gradient.or(Output::of(dtype, logits), in_place);
+        let row = operands.write_loss(k, format, group, |vectors, _, start| {
+            let gradient = gradient();
+            k.when(!gradient.is_null(), || vectors.write_zeros(target, gradient.at(start)));
+        });
+        let gradient = gradient();
         k.return_if(gradient.is_null());
         row.write_gradient(target, gradient.at(row.start));
     })
@@ -112,13 +121,26 @@ pub(crate) fn split(target: SmTarget) -> Module {
             k.max_threads(group.block_threads());
             let parameters = SplitCrossEntropyParameters::declare(&mut Declarations(*k));
             let SplitCrossEntropyParameters { logits, targets, losses, .. } = parameters;
+            let SplitCrossEntropyParameters { order, row_limit, .. } = parameters;
             let SplitCrossEntropyParameters { column_scales, terms, scales, .. } = parameters;
             let SplitCrossEntropyParameters { counted, rows, vocab, .. } = parameters;
             let (logits, softcap) = (logits.reinterpret(), k.constant(0.0));
-            let operands = Operands { logits, targets, losses, counted, rows, vocab, softcap };
-            let row = operands.write_loss(k, format, group);
-            let split = SplitRow::new(row.index, terms, scales, [rows, vocab]);
-            let split = split.with_column_scales(ColumnScales::new(column_scales));
+            let operands = Operands {
+                logits,
+                targets,
+                losses,
+                order,
+                row_limit,
+                counted,
+                rows,
+                vocab,
+                softcap,
+            };
+            let split = |index| SplitRow::new(index, terms, scales, [rows, vocab]);
+            let row = operands.write_loss(k, format, group, |vectors, index, _| {
+                vectors.split_zeros(target, group.thread_rank(k), split(index));
+            });
+            let split = split(row.index).with_column_scales(ColumnScales::new(column_scales));
             row.split_gradient(target, group, split);
         })
     };
@@ -131,6 +153,8 @@ struct Operands<'k> {
     logits: Ptr<'k, u32>,
     targets: Ptr<'k, u32>,
     losses: Ptr<'k, f32>,
+    order: Ptr<'k, u32>,
+    row_limit: Ptr<'k, u32>,
     counted: Ptr<'k, u32>,
     rows: Value<'k, u32>,
     vocab: Value<'k, u32>,
@@ -138,28 +162,46 @@ struct Operands<'k> {
 }
 
 impl<'k> Operands<'k> {
-    /// Writes the loss of the row of `group`, and returns the row.
-    fn write_loss(&self, k: &Kernel<'k>, format: Format, group: ThreadGroup) -> Row<'k> {
-        let Self { logits, targets, losses, counted, rows, vocab, softcap } = *self;
+    /// Writes the loss of the row of `group`, and returns the row. If the row is ignored, the block
+    /// calls `write_zeros` with the vectors, the index and the start of the row, and ends.
+    fn write_loss(
+        &self,
+        k: &Kernel<'k>,
+        format: Format,
+        group: ThreadGroup,
+        write_zeros: impl FnOnce(&Vectors<'k>, Value<'k, u32>, Value<'k, u64>),
+    ) -> Row<'k> {
+        let Self { logits, targets, losses, counted, rows, vocab, softcap, .. } = *self;
+        let Self { order, row_limit, .. } = *self;
         let dtype = format.dtype;
         let index = group.row(k);
         k.return_if(index.ge(rows));
         let start = index.mul_wide(vocab);
         let x = Ptr::<f32>::from_address(logits.address() + (start << dtype.bytes().ilog2()));
-        let token = targets.load(index);
-        let in_vocab = token.lt(vocab);
-        let fallback = token.eq(IGNORED_TARGET).select(0.0, f32::NAN);
         let (thread_rank, size) = (group.thread_rank(k), group.size());
+        let (place, limit) = (k.var(index), k.var(rows));
+        k.when(!order.is_null(), || place.set(order.load(index)));
+        k.when(!row_limit.is_null(), || limit.set(row_limit.load(0)));
+        let (place, limited) = (place.get(), index.ge(limit.get()));
+        k.return_if(place.ge(rows));
+        let token = targets.load(place);
+        let in_vocab = token.lt(vocab);
         let width = 16 / dtype.bytes();
 
         let first = thread_rank * width;
         let cap = Cap::new(format, softcap);
         let vectors = Vectors { dtype, x, vocab, cap, first, stride: size * width };
+        let ignored = limited | token.eq(IGNORED_TARGET);
+        k.when(ignored, || {
+            k.when(thread_rank.eq(0), || losses.store(place, 0.0));
+            k.when(!limited, || write_zeros(&vectors, index, start));
+        });
+        k.return_if(ignored);
         let [max, sum] = vectors.max_and_sum(k, group);
 
         // Group sizes are powers of two.
         k.when(thread_rank.eq((token >> width.ilog2()) & (size - 1)), || {
-            let loss = k.var(fallback);
+            let loss = k.var(f32::NAN);
             k.when(in_vocab, || {
                 let logit = match dtype {
                     DType::F32 => x.load(token),
@@ -167,11 +209,11 @@ impl<'k> Operands<'k> {
                 };
                 loss.set(sum.ln() + (max - vectors.cap.apply(logit).value));
             });
-            losses.store(index, loss);
+            losses.store(place, loss);
         });
 
         let weight = counted.load(0).max(1).cast::<f32>().rcp();
-        let weight = in_vocab.select(weight, fallback);
+        let weight = in_vocab.select(weight, f32::NAN);
         let factor = sum.rcp() * weight;
         Row { vectors, index, start, max, factor, one_hot: OneHot { token, weight } }
     }
@@ -232,6 +274,26 @@ impl<'k> Vectors<'k> {
         let thread_max = max.get();
         let max = group.max(k, thread_max);
         [max, group.sum(k, sum.get() * relative(dtype, thread_max, max))]
+    }
+
+    /// Writes a gradient of zeros.
+    fn write_zeros(&self, target: SmTarget, gradient: Output<'k>) {
+        let (k, width) = (&self.vocab.kernel(), 16 / self.dtype.bytes());
+        let vectorized = aligned(&gradient.arrays());
+        let zero = k.constant(0.0);
+        k.range(self.first, self.vocab, self.stride, |first| match width {
+            4 => Vec4::new(first, self.vocab, vectorized).write(target, gradient, [zero; 4]),
+            _ => write_eight(target, gradient, first, self.vocab, vectorized, [zero; 8]),
+        });
+    }
+
+    /// Splits a gradient of zeros in f32.
+    fn split_zeros(&self, target: SmTarget, thread_rank: Value<'k, u32>, split: SplitRow<'k>) {
+        let k = self.vocab.kernel();
+        let largest = split.write_scale_by(thread_rank, k.constant(0.0));
+        k.range(self.first, self.vocab, self.stride, |first| {
+            split.write(target, first, [k.constant(0.0); 4], split.column_scales(first), largest);
+        });
     }
 
     /// Calls `body` with the index of the first element and the logits of each vector, padded with

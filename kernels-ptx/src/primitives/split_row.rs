@@ -140,7 +140,8 @@ impl<'k> SplitRow<'k> {
         self.write_scale_by(group.thread_rank(k), group.max(k, largest.cast::<f32>()))
     }
 
-    fn write_scale_by(
+    /// The same from the largest exponent sum of the whole row.
+    pub(crate) fn write_scale_by(
         &self,
         thread_rank: Value<'k, u32>,
         largest: Value<'k, f32>,

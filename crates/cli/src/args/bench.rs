@@ -58,6 +58,13 @@ pub(crate) struct BenchArguments {
     /// Number of warm-up steps before the measured steps, up to 100000.
     #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]
     pub(crate) warm_up: u32,
+    /// Share of the tokens of each sequence that have a target, 0 to 1: the last ones, as in
+    /// examples with a prompt. Other tokens have no loss.
+    #[arg(
+        long, value_name = "SHARE", default_value_t = 1.0, conflicts_with = "decode",
+        value_parser = share
+    )]
+    pub(crate) targets: f32,
     /// Also measure the energy per step with the driver's energy counter, if the device has one.
     /// Runs extra steps for about 3 seconds per case. Results store it as `joules`.
     #[arg(long, conflicts_with = "decode")]
@@ -99,6 +106,12 @@ impl BenchArguments {
     }
 }
 
+/// Reads a share.
+fn share(text: &str) -> Result<f32, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is not a share; give a number from 0 to 1"))
+}
+
 /// Two numbers, such as batch x sequence, written as `4x128`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) [usize; 2]);
@@ -122,5 +135,13 @@ mod tests {
     fn sizes_are_batch_times_sequence() {
         assert_eq!("4x128".parse(), Ok(Size([4, 128])));
         assert!("4".parse::<Size>().is_err());
+    }
+
+    #[test]
+    fn shares_are_from_0_to_1() {
+        assert_eq!(["0", "0.25", "1"].map(share), [0.0, 0.25, 1.0].map(Ok));
+        for wrong in ["-0.1", "1.1", "NaN", "half"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -18,6 +18,7 @@ mod layers;
 mod passes;
 mod sequences;
 mod squares;
+mod targets;
 mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
@@ -28,4 +29,5 @@ pub use passes::{
     SAMPLED, StepControls, StepInput, StepOptions, StepPass, TokenSource,
 };
 pub use sequences::Sequences;
+pub use targets::Targets;
 pub use value::Value;

@@ -1,18 +1,30 @@
 //! Ignored targets do not change loss and gradients.
 
-use retrograph_finetune::model::GradientOwner;
+use retrograph_finetune::model::{GradientOwner, StepOptions};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, IGNORED_TARGET, Mode, Plan, Source, StepMetrics, TrainerOptions, TrainingConfig,
+    Batch, IGNORED_TARGET, Mode, ModelConfig, Plan, Precision, Source, StepMetrics, TrainerOptions,
+    TrainingConfig,
 };
+use retrograph_test_support::numbers::same_bits;
 
 use crate::device::device;
 use crate::golden::{batch, config, distance, weights};
+use crate::models::LORA;
+use crate::packing::losses;
 
 /// Loss, norm and gradients of a step of the golden model on `batch`.
 fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
-    let options =
-        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
+    step_with(config, batch, StepOptions::default())
+}
+
+fn step_with(
+    config: &TrainingConfig,
+    batch: &Batch,
+    step: StepOptions,
+) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
+    let step = StepOptions { gradients: GradientOwner::External, ..step };
+    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
     let plan = Plan::new(config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);
@@ -75,4 +87,86 @@ fn without_targets_there_is_no_loss_and_no_gradient() {
     let (metrics, gradients) = step(&config, &batch);
     assert_eq!((metrics.loss, metrics.grad_norm), (0.0, 0.0));
     assert!(gradients.iter().all(|(_, gradient)| gradient.iter().all(|value| *value == 0.0)));
+}
+
+/// Models whose logits are computed by every kind of product, with more rows than a tile, and
+/// columns of the vocabulary that no tile divides.
+fn configs() -> Vec<TrainingConfig> {
+    let wide = |config: TrainingConfig| {
+        let model = ModelConfig { vocab: 328, hidden: 32, intermediate: 48, ..config.model };
+        TrainingConfig { model, batch: 4, seq: 41, ..config }
+    };
+    let (mut capped, mut tied) = (wide(unclipped(1)), wide(unclipped(1)));
+    capped.model.logit_softcap = Some(1.5);
+    tied.model.tie_word_embeddings = !tied.model.tie_word_embeddings;
+    let lora = TrainingConfig { mode: LORA, ..wide(unclipped(1)) };
+    let in_bf16 = |config| TrainingConfig { precision: Precision::BF16, ..config };
+    let qlora = TrainingConfig { precision: Precision::BF16.nf4(false), ..lora };
+    vec![
+        wide(unclipped(1)),
+        capped,
+        tied,
+        lora,
+        in_bf16(capped),
+        in_bf16(tied),
+        in_bf16(lora),
+        qlora,
+    ]
+}
+
+/// The batch with only the targets at which `keep` holds.
+fn kept(all: &Batch, keep: impl Fn(usize) -> bool) -> Batch {
+    let mut some = all.clone();
+    let dropped = some.targets.iter_mut().enumerate().filter(|(at, _)| !keep(*at));
+    dropped.for_each(|(_, target)| *target = IGNORED_TARGET);
+    some
+}
+
+#[test]
+fn the_loss_of_a_token_has_the_same_bits_whichever_others_have_targets() {
+    for config in configs() {
+        let all = batch(&config, 0);
+        let whole = losses(&config, &all);
+        assert!(whole.iter().all(|loss| loss.is_finite() && *loss > 0.0));
+        let keeps: [&dyn Fn(usize) -> bool; 4] =
+            [&|at| at % 5 == 2, &|at| at >= 150, &|at| at == 163, &|_| false];
+        for keep in keeps {
+            let expected = whole.iter().enumerate();
+            let expected = expected.map(|(at, loss)| if keep(at) { *loss } else { 0.0 });
+            let found = losses(&config, &kept(&all, keep));
+            same_bits(&expected.collect::<Vec<_>>(), &found, &format!("{}", config.precision));
+        }
+    }
+}
+
+/// The gradients of the mean over all targets are the means of those over two parts, weighted with
+/// the numbers of targets.
+#[test]
+fn gradients_of_parts_add_up_to_the_gradient_of_all() {
+    let default = StepOptions::default();
+    let options = [
+        StepOptions { micro_batch: Some(1), ..default },
+        StepOptions { interleave: Some(2), ..default },
+        StepOptions { fuse_from: Some(0), split_from: Some(0), ..default },
+    ];
+    for (config, other) in configs().into_iter().zip(options.into_iter().cycle()) {
+        let all = batch(&config, 0);
+        // The first sequence and the end of the last one have no target.
+        let part = |at: usize| at >= config.seq && at % 7 < 5 && at < 4 * config.seq - 9;
+        let tolerance = if config.precision == Precision::F32 { 1e-4 } else { 0.03 };
+        for options in [default, other] {
+            let step = |batch: &Batch| step_with(&config, batch, options).1;
+            let (some, rest) = (kept(&all, part), kept(&all, |at| !part(at)));
+            let [few, others, total] = [&some, &rest, &all].map(|batch| f64::from(batch.counted()));
+            let sums = step(&some).into_iter().zip(step(&rest));
+            for ((name, whole), ((_, some), (_, rest))) in step(&all).into_iter().zip(sums) {
+                let weighted = some.iter().zip(&rest).map(|(some, rest)| {
+                    (few * f64::from(*some) + others * f64::from(*rest)) / total
+                });
+                let error = distance(&whole, &weighted.collect::<Vec<_>>());
+                let what = format!("{name} in {} with {options:?}", config.precision);
+                assert!(error < tolerance, "the gradient of {what} is off by {error:.2e}");
+            }
+        }
+    }
 }

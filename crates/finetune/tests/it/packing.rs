@@ -145,7 +145,7 @@ fn changing_a_neighbour_changes_no_bit() {
 }
 
 /// The loss of each token of `batch`.
-fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
+pub(crate) fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
     let (device, pass) = (device(), LossPass::new(config, None).unwrap());
     let trainer = start_on(&device, config, packed());
     let stream = trainer.stream();
@@ -160,8 +160,7 @@ fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
         Program::build(stream, &modules, &pass.pass, &bindings, Policy::Auto).unwrap();
     let mut controls = pass.pass.controls();
     controls.set_array(pass.tokens, &batch.tokens).unwrap();
-    controls.set_array(pass.targets, &batch.targets).unwrap();
-    controls.set(pass.counted, batch.counted()).unwrap();
+    pass.targets.set(&mut controls, &batch.targets, batch.counted()).unwrap();
     pass.sequences.set(&mut controls, batch.positions.as_deref()).unwrap();
     program.step(stream, &controls).unwrap();
     out.download(stream).unwrap()

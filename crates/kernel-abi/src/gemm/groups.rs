@@ -2,8 +2,8 @@
 
 use super::{
     AddedProductParameters, Epilogue, GemmGluBackwardParameters, GemmGluParameters, GemmImage,
-    GemmParameters, GemmQkvRopeParameters, GemmSquaresParameters, GemmTensorMaps, Layout,
-    Nf4ScaleParameters, SplitScaleParameters,
+    GemmParameters, GemmQkvRopeParameters, GemmRowLimitParameters, GemmSquaresParameters,
+    GemmTensorMaps, Layout, Nf4ScaleParameters, SplitScaleParameters,
 };
 use crate::{DType, Parameter};
 
@@ -36,9 +36,17 @@ impl GemmImage {
         matches!((self.a, self.b, self.layout), (DType::Bf16, DType::Bf16, Layout::Tn))
     }
 
+    /// Whether the entries have [`GemmRowLimitParameters`]: products of activations and weights
+    /// that are both bf16 or both split, and only write the product.
+    pub const fn limits_rows(&self) -> bool {
+        self.has_tensor_maps()
+            && !matches!(self.layout, Layout::Tn)
+            && matches!(self.epilogue, Epilogue::Linear)
+    }
+
     /// The groups of parameters in the order of the entries. Sources and launches have the same
     /// order.
-    const fn groups(&self) -> [&'static [Parameter]; 7] {
+    const fn groups(&self) -> [&'static [Parameter]; 8] {
         const NONE: &[Parameter] = &[];
         [
             GemmParameters::<()>::LIST,
@@ -47,6 +55,7 @@ impl GemmImage {
             if self.has_split_scales() { SplitScaleParameters::<()>::LIST } else { NONE },
             if self.adds_products() { AddedProductParameters::<()>::LIST } else { NONE },
             if self.sums_squares() { GemmSquaresParameters::<()>::LIST } else { NONE },
+            if self.limits_rows() { GemmRowLimitParameters::<()>::LIST } else { NONE },
             match self.epilogue {
                 Epilogue::Linear => NONE,
                 Epilogue::QkvRope => GemmQkvRopeParameters::<()>::LIST,

@@ -6,9 +6,9 @@
 use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, GemmFlags, GemmImage, GemmParameters, GemmSquaresParameters,
-    GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters,
-    WGMMA_BLOCK_K,
+    AddedProductParameters, GemmFlags, GemmImage, GemmParameters, GemmRowLimitParameters,
+    GemmSquaresParameters, GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters,
+    SplitScaleParameters, WGMMA_BLOCK_K,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -121,6 +121,11 @@ impl<B: Copy> Gemm<B> {
         if image.sums_squares() && further.is_empty() {
             // The entries always have this parameter.
             let none = GemmSquaresParameters::<ArgumentTypes<B>> { squares: Pointer::null() };
+            arguments.extend(none.into_arguments());
+        }
+        if image.limits_rows() {
+            // `Launch::row_limit` sets it.
+            let none = GemmRowLimitParameters::<ArgumentTypes<B>> { row_limit: Pointer::null() };
             arguments.extend(none.into_arguments());
         }
         arguments.extend(further);

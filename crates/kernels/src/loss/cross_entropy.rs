@@ -42,11 +42,14 @@ pub(super) fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.
 ///
-/// A row with the target [`IGNORED_TARGET`] has loss 0 and gradient 0. Any other target that is not
-/// below `vocab` gives a NaN loss and a NaN gradient; nothing outside of the row is accessed. A row
-/// with a NaN or a positive infinity, or with only negative infinities, gives the same; if such a
-/// row is ignored, its loss is 0 and its gradient NaN, as in PyTorch. If the logit of the target is
-/// negative infinity, the loss is infinite.
+/// A row with the target [`IGNORED_TARGET`] has loss 0 and gradient 0, and its logits are not read.
+/// Any other target that is not below `vocab` gives a NaN loss and a NaN gradient; nothing outside
+/// of the row is accessed. A row with a NaN or a positive infinity, or with only negative
+/// infinities, gives the same. If the logit of the target is negative infinity, the loss is
+/// infinite.
+///
+/// With a [row limit](Launch::row_limit), rows of logits from the limit on are ignored, and their
+/// gradient is not written.
 ///
 /// With a `softcap`, logits are `cap · tanh(x ÷ cap)` of the given ones, and the gradient is that
 /// of the given ones. An infinite one becomes the cap.
@@ -58,6 +61,9 @@ pub struct CrossEntropy<B, L = View<B, f32>> {
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
+    /// `[rows]`, a permutation, read: the index of the target and of the loss of each row of
+    /// logits. A row of logits whose index is not below `rows` is skipped.
+    pub order: Option<View<B, u32>>,
     /// The destination of the gradient.
     pub grad_logits: GradLogits<B>,
     /// `[1]`, read: the number of targets that are not ignored, in this launch and all others whose
@@ -89,7 +95,8 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
     /// If a row has no logit, a length does not match, a size exceeds the limit of the kernel,
     /// logits are neither f32 nor bf16, or the cap is not finite and above 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, grad_logits, counted, rows, vocab, softcap } = self;
+        let Self { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap } =
+            self;
         let logits = logits.into();
         let in_place = matches!(grad_logits, GradLogits::InPlace);
         let [f32, bf16] = match softcap {
@@ -113,6 +120,7 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
         check.elements("logits", logits.len(), elements)?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
+        order.map_or(Ok(()), |order| check.length("order", order, rows))?;
         check.length("counted", counted, 1)?;
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let vocab = check.at_most("vocab", vocab, MAX_GRID_X)?;
@@ -127,6 +135,8 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
             logits: pointer,
             targets: Pointer::read(targets),
             losses: Pointer::write(losses),
+            order: Pointer::read_optional(order),
+            row_limit: Pointer::null(),
             grad_logits: grad_f32,
             grad_logits_bf16: grad_bf16,
             in_place,

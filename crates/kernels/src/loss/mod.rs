@@ -1,5 +1,5 @@
-//! Cross-entropy loss with its gradient, the mean over the tokens of a batch, and the DPO loss of
-//! pairs of sequences.
+//! Cross-entropy loss with its gradient, the order of its rows, the mean over the tokens of a
+//! batch, and the DPO loss of pairs of sequences.
 //!
 //! Logits are `[rows, vocab]` in f32, targets `[rows]` in u32, losses `[rows]` in f32. The gradient
 //! is written as f32, bf16 or both, in place of the logits, in f16 terms, or not at all.
@@ -17,6 +17,7 @@ mod cross_entropy;
 mod mean;
 mod preference;
 pub mod reference;
+mod row_order;
 mod split_cross_entropy;
 
 pub use cross_entropy::{
@@ -25,6 +26,7 @@ pub use cross_entropy::{
 };
 pub use mean::{MEAN, Mean};
 pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
+pub use row_order::{GATHER_ROWS, GatherRows, SCATTER_ROWS, ScatterRows};
 pub use split_cross_entropy::{SPLIT_CROSS_ENTROPY, SplitCrossEntropy};
 
 use crate::Kernel;
@@ -35,9 +37,11 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &CROSS_ENTROPY_BF16,
     &CROSS_ENTROPY_SOFTCAP,
     &CROSS_ENTROPY_SOFTCAP_BF16,
+    &GATHER_ROWS,
     &MEAN,
     &LOG_RATIOS,
     &PREFERENCE,
     &SCALE_ROWS,
+    &SCATTER_ROWS,
     &SPLIT_CROSS_ENTROPY,
 ];

@@ -16,15 +16,15 @@ pub fn cross_entropy(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> 
     .collect()
 }
 
-/// `softmax(logits) − onehot(target)`. A row with an ignored target is 0, or NaN if its
-/// probabilities are; a row with any other target that is not below `vocab` is NaN.
+/// `softmax(logits) − onehot(target)`. A row with an ignored target is 0; a row with any other
+/// target that is not below `vocab` is NaN.
 pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> Vec<f64> {
     let mut gradient = Vec::with_capacity(logits.len());
     for (row, &target) in logits.chunks_exact(vocab.max(1)).zip(targets) {
         let mut probabilities = distribution(row);
         match probabilities.get_mut(target as usize) {
             Some(probability) => *probability -= 1.0,
-            None if target == IGNORED_TARGET => probabilities.iter_mut().for_each(|p| *p *= 0.0),
+            None if target == IGNORED_TARGET => probabilities.fill(0.0),
             None => probabilities.fill(f64::NAN),
         }
         gradient.append(&mut probabilities);

@@ -24,6 +24,9 @@ pub struct SplitCrossEntropy<B> {
     pub targets: View<B, u32>,
     /// `[rows]`, written.
     pub losses: View<B, f32>,
+    /// `[rows]`, a permutation, read: the index of the target and of the loss of each row of
+    /// logits. A row of logits whose index is not below `rows` is skipped.
+    pub order: Option<View<B, u32>>,
     /// `[vocab]`, read: powers of two by which the columns of the gradient are multiplied before
     /// the split.
     pub column_scales: Option<View<B, f32>>,
@@ -45,7 +48,8 @@ impl<B: Copy> SplitCrossEntropy<B> {
     /// If a row has no logit, a length does not match, the vocabulary is not a multiple of 8,
     /// `split` has one term, or logits, column scales or terms are not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, column_scales, split, counted, rows, vocab } = *self;
+        let Self { logits, targets, losses, order, column_scales, .. } = *self;
+        let Self { split, counted, rows, vocab, .. } = *self;
         let sizes = SplitSizes::new(&SPLIT_CROSS_ENTROPY, [rows, vocab])?;
         let check = sizes.check;
         check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", vocab)?;
@@ -55,12 +59,15 @@ impl<B: Copy> SplitCrossEntropy<B> {
         sizes.require_terms(split, names)?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
+        order.map_or(Ok(()), |order| check.length("order", order, rows))?;
         check.length("counted", counted, 1)?;
         let (problem, [rows, vocab]) = sizes.problem()?;
         let parameters = abi::SplitCrossEntropyParameters::<ArgumentTypes<B>> {
             logits: Pointer::read(logits),
             targets: Pointer::read(targets),
             losses: Pointer::write(losses),
+            order: Pointer::read_optional(order),
+            row_limit: Pointer::null(),
             column_scales: Pointer::read_optional(column_scales),
             terms: Pointer::write(split.terms),
             scales: Pointer::write(split.scales),

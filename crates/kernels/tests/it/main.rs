@@ -46,6 +46,7 @@ mod rms_norm;
 mod rms_norm_sums;
 mod rope;
 mod row_launches;
+mod row_limit;
 mod sample;
 mod skinny;
 mod softcap;

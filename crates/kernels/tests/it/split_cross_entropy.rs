@@ -1,5 +1,6 @@
 //! Cross-entropy and its gradient, fused with the split into f16 terms.
 
+use half::f16;
 use retrograph_kernels::loss::reference::cross_entropy_gradient;
 use retrograph_kernels::ops::{
     CrossEntropy, GradLogits, IGNORED_TARGET, SplitCrossEntropy, SplitMatrix,
@@ -33,6 +34,7 @@ fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str)
         logits,
         targets,
         losses: device.unwritten(rows),
+        order: None,
         grad_logits: GradLogits::Separate(grad.into()),
         counted,
         rows,
@@ -45,6 +47,7 @@ fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str)
             logits,
             targets,
             losses: device.unwritten(rows),
+            order: None,
             column_scales,
             split: unwritten(device, rows, vocab),
             counted,
@@ -90,6 +93,67 @@ fn other_targets_have_the_bits_of_two_launches() {
 }
 
 #[test]
+fn rows_in_an_order_up_to_a_limit_have_the_bits_of_two_launches() {
+    let (mut data, device) = (Data::new("order of split cross-entropy"), Device::new());
+    for [rows, vocab] in [[7, 40], [5, 2056]] {
+        let logits = device.upload(&data.uniform(rows * vocab, 8.0));
+        let targets: Vec<_> = [3, IGNORED_TARGET, 0].into_iter().cycle().take(rows).collect();
+        let (targets, counted) = (device.upload(&targets), device.upload(&[3_u32]));
+        // Rows 0 and 2 of the logits have targets, row 1 has none.
+        let order: Vec<_> = (0..rows as u32).map(|row| (row + 2) % rows as u32).rev().collect();
+        let (order, grad) = (Some(device.upload(&order)), device.unwritten(rows * vocab));
+        let two_launches = CrossEntropy {
+            logits,
+            targets,
+            losses: device.unwritten(rows),
+            order,
+            grad_logits: GradLogits::Separate(grad.into()),
+            counted,
+            rows,
+            vocab,
+            softcap: None,
+        };
+        device.run(&two_launches.launch().unwrap());
+        let column_scales = Some(column_scales(&device, vocab));
+        let expected = split(&device, grad, column_scales, [rows, vocab]);
+        for limit in [0, 1, 4, rows] {
+            let row_limit = device.upload(&[limit as u32]);
+            let fused = SplitCrossEntropy {
+                logits,
+                targets,
+                losses: device.unwritten(rows),
+                order,
+                column_scales,
+                split: unwritten(&device, rows, vocab),
+                counted,
+                rows,
+                vocab,
+            };
+            device.run(&fused.launch().unwrap().row_limit(row_limit).unwrap());
+            let what = format!("{rows} × {vocab}, limit {limit}");
+            let limited = two_launches.launch().unwrap().row_limit(row_limit).unwrap();
+            device.run(&limited);
+            let losses = [fused.losses, two_launches.losses].map(|it| device.download::<f32>(it));
+            same_bits(&losses[0], &losses[1], &what);
+            for term in 0..2 {
+                let first = term * rows * vocab;
+                let part = |matrix: SplitMatrix<u64>, rows: std::ops::Range<usize>| {
+                    let elements = first + rows.start * vocab..first + rows.end * vocab;
+                    let found: Vec<f16> = device.download(matrix.terms.slice(elements));
+                    found.into_iter().map(f16::to_bits).collect::<Vec<_>>()
+                };
+                assert!(part(fused.split, 0..limit) == part(expected, 0..limit), "{what}");
+                let untouched = vec![f16::NAN.to_bits(); (rows - limit) * vocab];
+                assert!(part(fused.split, limit..rows) == untouched, "{what}");
+            }
+            let scales =
+                [fused.split, expected].map(|it| device.download(it.scales.slice(0..limit)));
+            same_bits(&scales[0], &scales[1], &what);
+        }
+    }
+}
+
+#[test]
 fn the_terms_add_up_to_the_reference() {
     let (mut data, device) = (Data::new("split cross-entropy in f64"), Device::new());
     let [rows, vocab] = [3, 2000];
@@ -99,6 +163,7 @@ fn the_terms_add_up_to_the_reference() {
         logits: device.upload(&values),
         targets: device.upload(&targets),
         losses: device.unwritten(rows),
+        order: None,
         column_scales: None,
         split,
         counted: device.upload(&[2_u32]),
@@ -126,6 +191,7 @@ fn errors_name_the_wrong_operand() {
         logits: device.unwritten(8 * 16),
         targets,
         losses: device.unwritten(8),
+        order: None,
         column_scales: Some(device.unwritten(16)),
         split,
         counted: device.upload(&[8_u32]),
@@ -138,6 +204,8 @@ fn errors_name_the_wrong_operand() {
     refused(SplitCrossEntropy { logits: shifted, ..good }.launch(), "multiples of 16 bytes");
     refused(SplitCrossEntropy { targets: targets.slice(0..7), ..good }.launch(), "targets");
     refused(SplitCrossEntropy { losses: short, ..good }.launch(), "losses");
+    let order = Some(targets.slice(0..7));
+    refused(SplitCrossEntropy { order, ..good }.launch(), "order");
     refused(SplitCrossEntropy { counted: targets, ..good }.launch(), "counted");
     refused(SplitCrossEntropy { vocab: 12, ..good }.launch(), "multiple of 8");
     refused(SplitCrossEntropy { vocab: 0, ..good }.launch(), "at least one logit");

@@ -90,6 +90,7 @@ impl Mlp {
             logits,
             targets,
             losses,
+            order: None,
             grad_logits,
             counted,
             rows,

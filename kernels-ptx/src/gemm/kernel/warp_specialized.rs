@@ -8,6 +8,9 @@
 //! where the tiles of a cluster count as one. Tiles are numbered in bands of [`BAND`] rows of
 //! tiles, column by column within a band, so that concurrent tiles share operands in the L2 cache.
 //!
+//! **Row limit.** Tiles from the limit on are not numbered. Producer and consumers read the same
+//! limit, which does not change during the launch, so they agree on the tiles.
+//!
 //! **Clusters.** The tiles of a cluster are stacked along M and share their columns of b. Each
 //! block multicasts its share of b to all of them, so a cluster reads b from the L2 cache once. A
 //! stage is empty when the consumers of all blocks have released it.
@@ -51,7 +54,7 @@ use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value};
 use crate::gemm::bulk_store::BUFFER_WORDS;
 use crate::gemm::mainloop::wgmma;
 use crate::gemm::operand_tile::{OperandTile, majors};
-use crate::gemm::params::{GemmParams, tiles};
+use crate::gemm::params::GemmParams;
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{BOX, BOX_WORDS, Stage, TmaPipeline, barrier_words};
@@ -259,7 +262,7 @@ impl WarpSpecializedKernel {
             1 => (k.constant(0), rows),
             blocks => (k.cluster_ctarank(), rows * blocks),
         };
-        let (tiles_m, tiles_n) = (tiles(params.m, cluster_rows), params.tiles_across(columns));
+        let (tiles_m, tiles_n) = (params.tiles_down(cluster_rows), params.tiles_across(columns));
         let band_tiles = tiles_n * BAND;
         let [first, clusters] = [k.ctaid_x(), k.nctaid_x()].map(|blocks| blocks / self.cluster);
         k.range(first, tiles_m * tiles_n, clusters, |index| {

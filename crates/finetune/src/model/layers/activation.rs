@@ -5,12 +5,13 @@ use std::ops::Range;
 use half::bf16;
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
-    Cast, DType, Embedding, NormPrologue, Output, SplitMatrix, TensorView,
+    Cast, DType, Embedding, GatherRows, NormPrologue, Output, SplitMatrix, TensorView,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
 use crate::error::Result;
+use crate::model::targets::TargetRows;
 
 /// The dtypes in which a tensor is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +113,21 @@ impl Activation {
         let row = Embedding { tokens: index, table, out, hidden, vocab: rows, scale: 1.0 };
         builder.launch(row.launch())?;
         Ok(out)
+    }
+
+    /// Appends a copy of the rows with a target, in their order, before zeros.
+    pub(super) fn gathered(self, builder: &mut Builder, rows: TargetRows) -> Result<Self> {
+        let dtypes = Dtypes { f32: self.f32().is_ok(), bf16: self.bf16().is_ok(), terms: false };
+        let to = Self::transient(builder, "target_rows", self.narrowest().len(), dtypes);
+        let TargetRows { order, count: row_limit } = rows;
+        let width = self.narrowest().len() / order.len();
+        if let (Ok(x), Ok(out)) = (self.f32(), to.f32()) {
+            builder.launch(GatherRows { x, order, row_limit, out, width }.launch())?;
+        }
+        if let (Ok(x), Ok(out)) = (self.bf16(), to.bf16()) {
+            builder.launch(GatherRows { x, order, row_limit, out, width }.launch())?;
+        }
+        Ok(to)
     }
 
     /// Returns a range of the elements.

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use retrograph_kernels::DType;
 use retrograph_kernels::ops::{
-    CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap, SplitCrossEntropy,
+    CrossEntropy, GemmShape, GradLogits, ScaleRows, ScatterRows, Softcap, SplitCrossEntropy,
 };
-use retrograph_runtime::Slice;
+use retrograph_kernels::{DType, TensorView};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, GradTerms, OutputGradient};
 use super::layer::Layer;
@@ -17,6 +17,7 @@ use super::self_attention::softcap;
 use super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::model::builder::Weight;
+use crate::model::targets::{TargetRows, Targets};
 use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
 use crate::spec::ModelSpec;
 
@@ -40,23 +41,21 @@ pub(in crate::model) struct Saved {
     pub(in crate::model) logits: Activation,
     norm: norm::Saved,
     projection: linear::Saved,
+    rows: Option<TargetRows>,
 }
 
-/// The targets of a step and the buffers of its loss.
+/// The targets of a step and the losses of its rows.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Objective {
-    pub(in crate::model) targets: Slice<u32>,
-    /// Control: the number of targets of the step that are not ignored.
-    pub(in crate::model) counted: Slice<u32>,
+    pub(in crate::model) targets: Targets,
     /// The cross-entropy of each row.
     pub(in crate::model) losses: Slice<f32>,
 }
 
 impl Objective {
-    /// Returns the objective of some rows.
+    /// Returns the objective of the micro-batch that is the rows `rows`.
     pub(in crate::model) fn rows(self, rows: Range<usize>) -> Self {
-        let (targets, losses) = (self.targets.slice(rows.clone()), self.losses.slice(rows));
-        Self { targets, losses, ..self }
+        Self { targets: self.targets.rows(rows.clone()), losses: self.losses.slice(rows) }
     }
 }
 
@@ -93,19 +92,28 @@ impl Head {
         self.projection.output_dtype(self.projection.dtypes)
     }
 
-    /// Appends the final norm and the logits of every row without their cap, in `dtype`.
+    /// Appends the final norm and the logits without their cap, in `dtype`. With `rows`, logits are
+    /// in their order, and only rows with a target have any. Without, every row has logits.
     pub(in crate::model) fn forward(
         &self,
         builder: &mut Builder,
         x: Residual,
         dtype: DType,
+        rows: Option<TargetRows>,
     ) -> Result<Saved> {
         builder.scope("final norm");
-        let (normed, norm) = self.norm.forward(builder, x, self.projection.dtypes)?;
+        // Rows are gathered before they are split.
+        let dtypes = self.projection.dtypes;
+        let dtypes = if rows.is_some() { dtypes.without_terms() } else { dtypes };
+        let (mut normed, norm) = self.norm.forward(builder, x, dtypes)?;
         builder.scope("logits");
-        let call = Forward { output: Output::Transient(dtype), ..self.projection.call() };
+        let projection = self.projection.with_row_limit(rows.map(|rows| rows.count));
+        if let Some(rows) = rows {
+            normed = normed.x.gathered(builder, rows)?.into();
+        }
+        let call = Forward { output: Output::Transient(dtype), ..projection.call() };
         let [out] = linear::forward(builder, normed, [call])?;
-        Ok(Saved { logits: out.y, norm, projection: out.saved })
+        Ok(Saved { logits: out.y, norm, projection: out.saved, rows })
     }
 
     /// Appends the cap of the logits, if there is one.
@@ -136,8 +144,12 @@ impl Head {
         builder.launch(Softcap { x: out.y.f32()?, y: logits, cap }.launch())
     }
 
-    /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
-    /// unless the product that reads it takes another dtype or terms alone.
+    /// Appends the cross-entropy of each row, in the order of tokens. The gradient of their mean
+    /// overwrites the logits, unless the product that reads it takes another dtype or terms alone.
+    /// It has the order of the logits.
+    ///
+    /// The product with a frozen weight reads the gradient only up to the last row with a target;
+    /// the gradient of a trained weight is a sum over all rows, so the others are zeros.
     pub(in crate::model) fn loss(
         &self,
         builder: &mut Builder,
@@ -145,28 +157,19 @@ impl Head {
         objective: Objective,
     ) -> Result<OutputGradient> {
         builder.scope("loss");
-        let (Self { rows, vocab, softcap, .. }, dtypes) = (*self, self.projection.grad_dtypes);
-        let Objective { targets, counted, losses } = objective;
-        let in_terms = !dtypes.f32 && softcap.is_none();
+        let dtypes = self.projection.grad_dtypes;
+        let in_terms = !dtypes.f32 && self.softcap.is_none();
         let terms = match in_terms {
             true => self.projection.declare_grad_terms(builder, "grad_logits")?,
             false => None,
         };
-        if let Some(GradTerms { column_scales, split }) = terms {
-            let (logits, column_scales) = (logits.f32()?, Some(column_scales));
-            let loss = SplitCrossEntropy {
-                logits,
-                targets,
-                losses,
-                column_scales,
-                split,
-                counted,
-                rows,
-                vocab,
-            };
-            builder.launch(loss.launch())?;
+        let row_limit = objective.targets.rows.count;
+        if let Some(terms) = terms {
+            let logits = logits.f32()?;
+            let launch = self.split_cross_entropy(logits, objective, terms).launch();
+            builder.launch(launch.and_then(|it| it.row_limit(row_limit)))?;
             let x = Activation::transient(builder, "grad_logits", logits.len(), dtypes);
-            return Ok(OutputGradient { x, terms: Some(split) });
+            return Ok(OutputGradient { x, terms: Some(terms.split) });
         }
         let written = logits.narrowest();
         let (grad, grad_logits) = if dtypes.without_terms() == Dtypes::from(written.dtype()) {
@@ -175,14 +178,17 @@ impl Head {
             let grad = Activation::transient(builder, "grad_logits", written.len(), dtypes);
             (grad, GradLogits::Separate(grad.written()))
         };
-        let logits = written;
-        let loss =
-            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
-        builder.launch(loss.launch())?;
+        let launch = self.cross_entropy(logits, objective, grad_logits).launch();
+        let is_frozen = self.projection.weight.grad.is_none();
+        builder.launch(if is_frozen {
+            launch.and_then(|it| it.row_limit(row_limit))
+        } else {
+            launch
+        })?;
         Ok(grad.into())
     }
 
-    /// Appends the cross-entropy of each row, without a gradient.
+    /// Appends the cross-entropy of each row, in the order of tokens, without a gradient.
     pub(in crate::model) fn loss_alone(
         &self,
         builder: &mut Builder,
@@ -190,11 +196,39 @@ impl Head {
         objective: Objective,
     ) -> Result<()> {
         builder.scope("loss");
-        let (Self { rows, vocab, softcap, .. }, grad_logits) = (*self, GradLogits::None);
-        let (Objective { targets, counted, losses }, logits) = (objective, logits.narrowest());
-        let loss =
-            CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab, softcap };
-        builder.launch(loss.launch())
+        builder.launch(self.cross_entropy(logits, objective, GradLogits::None).launch())
+    }
+
+    fn cross_entropy(
+        &self,
+        logits: Activation,
+        Objective { targets: Targets { targets, counted, rows: of_targets }, losses }: Objective,
+        grad_logits: GradLogits<BufferId>,
+    ) -> CrossEntropy<BufferId, TensorView<BufferId>> {
+        let Self { rows, vocab, softcap, .. } = *self;
+        let (logits, order) = (logits.narrowest(), Some(of_targets.order));
+        CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap }
+    }
+
+    fn split_cross_entropy(
+        &self,
+        logits: Slice<f32>,
+        Objective { targets: Targets { targets, counted, rows: of_targets }, losses }: Objective,
+        GradTerms { column_scales, split }: GradTerms,
+    ) -> SplitCrossEntropy<BufferId> {
+        let Self { rows, vocab, .. } = *self;
+        let (order, column_scales) = (Some(of_targets.order), Some(column_scales));
+        SplitCrossEntropy {
+            logits,
+            targets,
+            losses,
+            order,
+            column_scales,
+            split,
+            counted,
+            rows,
+            vocab,
+        }
     }
 
     /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 or
@@ -208,12 +242,19 @@ impl Head {
         factors: Option<Slice<f32>>,
     ) -> Result<OutputGradient> {
         builder.scope("logits backward");
-        let (layer, scope, dtype) = (&self.projection, None, DType::F32);
-        let (saved, of_norm) = (saved.projection, saved.norm);
+        let Saved { rows, norm: of_norm, projection: saved, .. } = saved;
+        let layer = &self.projection.with_row_limit(rows.map(|rows| rows.count));
+        let (scope, dtype) = (None, DType::F32);
         let call = Backward { layer, scope, saved, grad_out, dtype };
         let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
         let mut grad_normed = grad_normed.f32()?;
+        if let Some(TargetRows { order, count: row_limit }) = rows {
+            let (x, width) = (grad_normed, grad_normed.len() / self.rows);
+            let out = builder.transient("grad_normed", x.len());
+            builder.launch(ScatterRows { x, order, row_limit, out, width }.launch())?;
+            grad_normed = out;
+        }
         if let Some(factors) = factors {
             // The rows of a product and of its input have the same factors.
             let (x, rows) = (grad_normed, self.rows);

@@ -21,8 +21,6 @@ mod skinny;
 use retrograph_kernels::DType;
 use retrograph_runtime::Slice;
 
-use activation::Activation;
-
 use super::builder::Builder;
 use crate::error::Result;
 use crate::spec::ModelSpec;
@@ -60,17 +58,31 @@ impl Model {
         Self { embedding: Embedding::new(builder, spec), layers, head }
     }
 
-    /// Appends the forward pass over `tokens`, up to the logits in `dtype`, without their cap.
-    pub(super) fn logits(
+    /// Appends the forward pass over `tokens`, up to the logits in f32, without their cap.
+    pub(super) fn logits(&self, builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f32>> {
+        let x = self.residual(builder, tokens)?;
+        self.head.forward(builder, x, DType::F32, None)?.logits.f32()
+    }
+
+    /// Appends the forward pass over `tokens`, up to the loss of each.
+    pub(super) fn losses(
         &self,
         builder: &mut Builder,
         tokens: Slice<u32>,
-        dtype: DType,
-    ) -> Result<Activation> {
+        objective: Objective,
+    ) -> Result<()> {
+        let x = self.residual(builder, tokens)?;
+        let head = &self.head;
+        let saved = head.forward(builder, x, head.logits_dtype(), Some(objective.targets.rows))?;
+        head.loss_alone(builder, saved.logits, objective)
+    }
+
+    /// Appends the embedding of `tokens` and all layers.
+    fn residual(&self, builder: &mut Builder, tokens: Slice<u32>) -> Result<Residual> {
         let mut x = Residual::from(self.embedding.forward(builder, tokens)?);
         for layer in &self.layers {
             x = layer.forward(builder, x)?.0;
         }
-        Ok(self.head.forward(builder, x, dtype)?.logits)
+        Ok(x)
     }
 }

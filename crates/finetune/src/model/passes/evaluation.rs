@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
 use crate::model::sequences::Sequences;
+use crate::model::targets::Targets;
 use crate::spec::ModelSpec;
 
 /// The forward pass over a batch, up to the loss of each token.
@@ -19,11 +20,8 @@ pub struct LossPass {
     pub parameters: Vec<ParameterBuffers>,
     /// Control: `batch × seq` tokens.
     pub tokens: Slice<u32>,
-    /// Control: the tokens that follow, or
-    /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
-    pub targets: Slice<u32>,
-    /// Control: the number of targets that are not ignored.
-    pub counted: Slice<u32>,
+    /// Controls: the tokens that follow. Only tokens with a target have logits.
+    pub targets: Targets,
     /// Controls: positions and bounds of attention. Batches may be packed.
     pub sequences: Sequences,
     /// External: cosines of the rotary positions.
@@ -49,8 +47,7 @@ impl LossPass {
         let mut builder = Builder::new("loss", config.parameters(), None);
         let rows = config.rows();
         let tokens = builder.pass.control_array::<u32>("tokens", rows);
-        let targets = builder.pass.control_array::<u32>("targets", rows);
-        let counted = builder.pass.control::<u32>("counted");
+        let targets = Targets::declare(&mut builder.pass, rows, 1);
         let results = if preference.is_some() { config.batch / 2 } else { rows };
         let losses = builder.pass.external::<f32>("losses", results);
         let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
@@ -67,16 +64,15 @@ impl LossPass {
             None => losses,
             Some(_) => builder.transient("per_token", rows),
         };
-        let objective = Objective { targets, counted, losses: per_token };
+        let objective = Objective { targets, losses: per_token };
         let reference =
             preferences.as_ref().map(|one| one.reference(&mut builder, tokens, objective));
-        let logits = model.logits(&mut builder, tokens, model.head.logits_dtype())?;
-        model.head.loss_alone(&mut builder, logits, objective)?;
+        model.losses(&mut builder, tokens, objective)?;
         if let (Some(preferences), Some(reference)) = (&preferences, reference.transpose()?) {
             preferences.pairs(&mut builder, [per_token, reference], 0..rows)?;
         }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
-        Ok(Self { pass, parameters, tokens, targets, counted, sequences, cos, sin, losses })
+        Ok(Self { pass, parameters, tokens, targets, sequences, cos, sin, losses })
     }
 }

@@ -1,6 +1,5 @@
 //! The forward pass: the logits of every position of a sequence, without a KV cache.
 
-use retrograph_kernels::DType;
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::TrainingConfig;
@@ -47,7 +46,7 @@ impl ForwardPass {
         let sequences = Sequences::declare(&mut builder.pass, &spec, shape, false);
         builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
-        let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;
+        let logits = model.logits(&mut builder, tokens)?;
         let logits = model.head.cap(&mut builder, logits)?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;

@@ -57,10 +57,8 @@ impl Preferences {
     ) -> Result<Slice<f32>> {
         let before = builder.prefix(String::new());
         builder.prefix(format!("{before}reference "));
-        let logits = self.reference.logits(builder, tokens, self.reference.head.logits_dtype())?;
         let losses = builder.transient("per_token", objective.losses.len());
-        let objective = Objective { losses, ..objective };
-        self.reference.head.loss_alone(builder, logits, objective)?;
+        self.reference.losses(builder, tokens, Objective { losses, ..objective })?;
         builder.prefix(before);
         Ok(losses)
     }

@@ -16,6 +16,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::exchange::GradientOptions;
 use crate::model::layers::{Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables};
 use crate::model::sequences::Sequences;
+use crate::model::targets::Targets;
 use crate::parameters::{ATTENTION_NORM, FINAL_NORM, MLP_NORM, Sharding, layer_name};
 use crate::spec::ModelSpec;
 
@@ -30,12 +31,8 @@ pub struct StepPass {
     pub step: Slice<u32>,
     /// Control: `batch × seq` tokens.
     pub tokens: Slice<u32>,
-    /// Control: the tokens that follow, or
-    /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
-    pub targets: Slice<u32>,
-    /// Control: the number of targets of all ranks that are not ignored. Loss and gradients are
-    /// means over these targets.
-    pub counted: Slice<u32>,
+    /// Controls: the tokens that follow. Only tokens with a target have logits.
+    pub targets: Targets,
     /// Control, with several ranks: 1 if this rank wants to stop, otherwise 0.
     pub stop: Option<Slice<f32>>,
     /// Controls: positions and bounds of attention.
@@ -61,8 +58,7 @@ pub struct StepPass {
 pub struct StepControls {
     step: Slice<u32>,
     tokens: Slice<u32>,
-    targets: Slice<u32>,
-    counted: Slice<u32>,
+    targets: Targets,
     stop: Option<Slice<f32>>,
     sequences: Sequences,
     /// The number of pairs of all ranks, over which the loss is a mean, if the step has pairs.
@@ -93,8 +89,8 @@ impl StepControls {
         // Checks each list separately, so that any wrong length is an error.
         let rows = |all: &'_ [u32]| self.ranks.block(all.len());
         controls.set_array(self.tokens, &batch.tokens[rows(&batch.tokens)])?;
-        controls.set_array(self.targets, &batch.targets[rows(&batch.targets)])?;
-        controls.set(self.counted, self.pairs.unwrap_or_else(|| batch.counted()))?;
+        let counted = self.pairs.unwrap_or_else(|| batch.counted());
+        self.targets.set(controls, &batch.targets[rows(&batch.targets)], counted)?;
         if let Some(place) = self.stop {
             controls.set(place, f32::from(u8::from(stop)))?;
         }
@@ -105,11 +101,11 @@ impl StepControls {
 impl StepPass {
     /// Returns the controls of the step.
     pub fn controls(&self) -> StepControls {
-        let Self { step, tokens, targets, counted, stop, .. } = *self;
+        let Self { step, tokens, targets, stop, .. } = *self;
         let (sequences, ranks) = (self.sequences.clone(), self.options.ranks);
         let all = (self.micro_batching.batch * ranks.world_size) as u32;
         let pairs = self.options.preference.map(|_| all / 2);
-        StepControls { step, tokens, targets, counted, stop, sequences, pairs, ranks }
+        StepControls { step, tokens, targets, stop, sequences, pairs, ranks }
     }
 
     /// Describes the step of `config`; with several ranks, the part of one rank.
@@ -147,8 +143,7 @@ impl StepPass {
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
-        let targets = pass.control_array::<u32>("targets", config.rows());
-        let counted = pass.control::<u32>("counted");
+        let targets = Targets::declare(pass, config.rows(), micro_batching.micro_batches);
         let stop = (ranks.world_size > 1).then(|| pass.control::<f32>("stop"));
         let layout = MetricsLayout::new(&StepOptions { ranks, ..options });
         let metrics = pass.external::<f32>("metrics", layout.len());
@@ -165,7 +160,7 @@ impl StepPass {
         optimizer::gather(&mut builder, gradients.sharding, gradients.bucket_bytes / 8)?;
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
-        let objective = Objective { targets, counted, losses };
+        let objective = Objective { targets, losses };
         let preferences = options.preference.map(|preference| {
             let losses = builder.transient("per_pair", config.batch / 2);
             Preferences::new(&mut builder, &spec, &micro_batch, tables, preference, losses)
@@ -177,7 +172,7 @@ impl StepPass {
             None => vec![losses],
             Some(preferences) => preferences.results().to_vec(),
         };
-        let results = Results { values: &values, counted, layout, metrics };
+        let results = Results { values: &values, counted: targets.counted, layout, metrics };
         match stop {
             None => results.of_one_rank(&mut builder)?,
             Some(stop) => results.of_all_ranks(&mut builder, stop)?,
@@ -201,7 +196,6 @@ impl StepPass {
             step,
             tokens,
             targets,
-            counted,
             stop,
             sequences,
             cos,
@@ -335,7 +329,8 @@ impl StepOf<'_> {
             });
             x = next;
         }
-        let head = model.head.forward(builder, x, model.head.logits_dtype())?;
+        let (dtype, rows_of_targets) = (model.head.logits_dtype(), objective.targets.rows);
+        let head = model.head.forward(builder, x, dtype, Some(rows_of_targets))?;
         let grad_logits = model.head.loss(builder, head.logits, objective)?;
         let weights = preferences.zip(reference).map(|(preferences, reference)| {
             preferences.pairs(builder, [objective.losses, reference], rows)

@@ -83,7 +83,18 @@ impl Linear {
         shape: GemmShape,
         config: &PassConfig,
     ) -> Self {
-        Self::resolve(weight, None, None, Products::new(weight, None, shape, config, 0))
+        let products = Products::new(weight, None, shape, config, 0).for_fewer_rows();
+        Self::resolve(weight, None, None, products)
+    }
+
+    /// Returns the layer with a limit of the rows that its products compute: the number in
+    /// `row_limit`. Weight gradients are sums over all rows.
+    pub(in crate::model::layers) fn with_row_limit(
+        mut self,
+        row_limit: Option<Slice<u32>>,
+    ) -> Self {
+        self.products.row_limit = row_limit;
+        self
     }
 
     fn resolve(

@@ -46,6 +46,8 @@ pub(super) struct Products {
     /// all layers that have the same input and sizes.
     concurrent: [u32; 2],
     min_fused_elements: usize,
+    /// The number of rows that products compute, if not all.
+    pub(super) row_limit: Option<Slice<u32>>,
 }
 
 /// Divisor of the minimum elements for fusing queries, keys and values: this also saves the
@@ -105,6 +107,7 @@ impl Products {
             is_skinny: supports_skinny && decodes,
             concurrent,
             min_fused_elements,
+            row_limit: None,
         }
     }
 
@@ -234,6 +237,16 @@ impl Products {
     /// The same products without split-K, so that a second product can be added.
     pub(super) fn without_splits(self) -> Self {
         Self { forward_splits: 1, backward_splits: 1, ..self }
+    }
+
+    /// The same products with enough splits of the gradient of the input for half of the rows.
+    /// A row limit then also saves time if the tiles of all rows run in one wave.
+    pub(super) fn for_fewer_rows(self) -> Self {
+        let Self { shape, compute, weights, concurrent: [concurrent, _], .. } = self;
+        let activations = if self.bf16_operand { DType::Bf16 } else { DType::F32 };
+        let config = GemmConfig { compute, activations, weights, concurrent };
+        let half = GemmShape { rows: shape.rows.div_ceil(2), ..shape };
+        Self { backward_splits: self.backward_splits.max(half.dgrad_splits(config)), ..self }
     }
 
     /// Whether one launch can compute the gradient of the input through this layer and through
@@ -428,7 +441,11 @@ impl Products {
         builder: &mut Builder,
         product: std::result::Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        builder.launch(product.map(|launch| launch.concurrent(self.concurrent[0])))
+        let product = product.map(|launch| launch.concurrent(self.concurrent[0]));
+        builder.launch(match self.row_limit {
+            Some(limit) => product.and_then(|launch| launch.row_limit(limit)),
+            None => product,
+        })
     }
 
     /// Returns an input or gradient in the dtype that products read.

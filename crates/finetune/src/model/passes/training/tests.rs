@@ -190,3 +190,30 @@ fn post_norms_of_a_large_step_in_bf16_write_only_bf16() {
         assert!(names.iter().all(|name| name.ends_with(ending)), "{names:?}");
     }
 }
+
+/// The weight gradient of a trained output projection is a sum over all rows.
+#[test]
+fn logits_and_their_gradients_stop_at_the_last_row_with_a_target() {
+    let limited = |mode| {
+        let precision = crate::config::Precision::BF16;
+        let config = TrainingConfig { precision, batch: 1, seq: 16, ..config(mode) };
+        let step = StepPass::new(&config, StepOptions::default()).unwrap();
+        let mut kernels = Vec::new();
+        for operation in step.pass.operations() {
+            let OperationKind::Launch(launch) = operation.kind() else { continue };
+            let parameters = launch.kernel().parameters.iter().zip(launch.arguments());
+            let is_limit = |(parameter, argument): (&retrograph_kernels::Parameter, &_)| {
+                parameter.name == "row_limit" && *argument != retrograph_kernels::Argument::Null
+            };
+            if parameters.into_iter().any(is_limit) {
+                kernels.push(launch.kernel().name);
+            }
+        }
+        kernels
+    };
+    let [gather, scatter] = [ops::GATHER_ROWS.name, ops::SCATTER_ROWS.name];
+    let [fprop, dgrad] = [ops::FPROP_MULTISTAGE.name, ops::DGRAD_MULTISTAGE.name];
+    let lora = limited(Mode::Lora(LoraConfig::new(4, 8.0)));
+    assert_eq!(lora, [gather, fprop, ops::CROSS_ENTROPY_BF16.name, dgrad, scatter]);
+    assert_eq!(limited(Mode::Full), [gather, fprop, dgrad, scatter]);
+}
