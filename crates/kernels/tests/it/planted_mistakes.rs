@@ -189,7 +189,7 @@ fn an_order_that_reads_unwritten_memory_is_found() {
     check(Expected { says, at: "stmatrix" }, |edited| edited.shift(&barrier, &store));
     // Consumers start with the second stage.
     let says = "no warp of the block can make progress";
-    let first_stage = [PRODUCER, "$when2_else", "mov.u32"];
+    let first_stage = [PRODUCER, "$when3_else", "mov.u32"];
     let start = Expected { says, at: TRY_WAIT };
     check(start, |edited| edited.replace(&first_stage, ", 0;", ", 1;"));
     // Consumers read every second stage.
