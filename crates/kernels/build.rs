@@ -70,8 +70,11 @@ fn generate(out: PathBuf) -> io::Result<PathBuf> {
 fn images() -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
     let generated = thread::scope(|scope| {
-        let threads = SmTarget::GENERATED.map(|target| scope.spawn(move || texts(target)));
-        threads.map(|thread| thread.join().expect("every image can be generated"))
+        let start = |&target| scope.spawn(move || texts(target));
+        let threads: Vec<_> = SmTarget::GENERATED.iter().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join();
+        let texts = threads.into_iter().map(join).collect::<Result<Vec<_>, _>>();
+        texts.expect("every image can be generated")
     });
     for (index, (name, Text { whole, entries })) in
         generated.into_iter().flat_map(|texts| texts.into_iter().enumerate())
@@ -157,10 +160,9 @@ fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
 /// Returns the bytes of dynamic shared memory per generated target, for each entry that needs any;
 /// 0 for targets without the entry.
 fn dynamic_shared() -> String {
-    const TARGETS: [SmTarget; SmTarget::GENERATED.len()] = SmTarget::GENERATED;
-    let mut bytes = BTreeMap::<&str, [u32; TARGETS.len()]>::new();
-    for (place, target) in TARGETS.into_iter().enumerate() {
-        for (entry, needed) in retrograph_kernels_ptx::dynamic_shared(target) {
+    let mut bytes = BTreeMap::<&str, [u32; SmTarget::GENERATED.len()]>::new();
+    for (place, target) in SmTarget::GENERATED.iter().enumerate() {
+        for (entry, needed) in retrograph_kernels_ptx::dynamic_shared(*target) {
             bytes.entry(entry).or_default()[place] = needed;
         }
     }

@@ -99,7 +99,7 @@ fn entry(
 
 /// Returns the entries that need dynamic shared memory, with its size in bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
-    let entries = IMAGES.into_iter().flat_map(|image| {
+    let entries = IMAGES.iter().copied().flat_map(|image| {
         tiles(image).filter_map(move |(tile, name)| {
             let bytes = match tile.mainloop {
                 Mainloop::WarpSpecialized { .. } => {

@@ -62,8 +62,8 @@ pub(crate) fn nf4(target: SmTarget) -> Module {
 
 fn module(target: SmTarget, kernel: &GemvKernel) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for variant in GemvForm::ALL {
-        for (index, split) in SPLITS.into_iter().enumerate() {
+    for &variant in GemvForm::ALL {
+        for (index, split) in SPLITS.iter().copied().enumerate() {
             let config = Config { target, dtype: kernel.dtype, variant, split };
             module = module.entry(entry(kernel.entry(variant, index), config));
         }

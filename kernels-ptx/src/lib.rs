@@ -116,9 +116,9 @@ const IMAGES: &[(&str, Build)] = &[
 
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
-    let gemm = abi::gemm::IMAGES.map(|image| (image.name, gemm::module(target, image)));
+    let gemm = abi::gemm::IMAGES.iter().map(|image| (image.name, gemm::module(target, image)));
     let others = IMAGES.iter().map(|(name, build)| (*name, build(target)));
-    let images = gemm.into_iter().chain(others);
+    let images = gemm.chain(others);
     let mut images: Vec<_> =
         images.map(|(name, module)| (name, abi::pdl::insert_waits(module))).collect();
     images.sort_by_key(|(name, _)| *name);

@@ -32,7 +32,7 @@ const RANK_TILE: u32 = abi::grad::RANKS;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for factor in LoraMatrix::ALL {
+    for &factor in LoraMatrix::ALL {
         for wide in [false, true] {
             module = module.entry(shrink::entry(factor, wide));
         }

@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn expected() -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut last_body = BTreeMap::new();
-    for target in SmTarget::GENERATED {
+    for &target in SmTarget::GENERATED {
         for (image, module) in retrograph_kernels_ptx::images(target) {
             let text = module.to_string();
             let body = body(&text);

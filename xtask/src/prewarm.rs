@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
 fn generated(name: &str) -> Result<SmTarget, String> {
     let target: SmTarget = name.parse().map_err(|error| format!("{error}"))?;
     target.generated().ok_or_else(|| {
-        let all = SmTarget::GENERATED.map(|target| target.to_string());
+        let all: Vec<_> = SmTarget::GENERATED.iter().map(SmTarget::to_string).collect();
         format!("there are no images for {target}; there are for {}", all.join(", "))
     })
 }
@@ -151,7 +151,7 @@ impl Arguments {
     }
 
     fn targets(&self) -> &[SmTarget] {
-        if self.targets.is_empty() { &SmTarget::GENERATED } else { &self.targets }
+        if self.targets.is_empty() { SmTarget::GENERATED } else { &self.targets }
     }
 
     fn is_whole(&self) -> bool {

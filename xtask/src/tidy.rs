@@ -1,5 +1,6 @@
 //! The rules of the tree that no compiler checks.
 
+mod api;
 mod jobs;
 mod names;
 mod pages;
@@ -153,7 +154,13 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
     if is_rust {
         names.check(relative, &text, complaints);
-        parameters::check(relative, &text, complaints);
+        match syn::parse_file(&text) {
+            Ok(file) => {
+                api::check(relative, &file, complaints);
+                parameters::check(relative, &file, complaints);
+            }
+            Err(error) => complaints.push(format!("{name}: {error}")),
+        }
         if !text.starts_with("//!") {
             complaints.push(format!("{name}: has no //! line at the top; state its content"));
         }

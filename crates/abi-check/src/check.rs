@@ -14,6 +14,7 @@ use crate::tools::Tools;
 
 /// A failed comparison.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CheckError {
     /// bindgen failed.
     #[error(transparent)]

@@ -52,6 +52,9 @@ impl<B: Copy> BufferArgument<B> {
     }
 }
 
+/// Elements and rows of a box of a tensor map.
+pub type BoxSizes = [u32; 2];
+
 /// A tensor map argument: planes of a row-major matrix, copied in boxes with the 128-byte swizzle.
 ///
 /// The launch accesses the range through another argument, which declares the access.
@@ -67,8 +70,8 @@ pub struct TensorMapArgument<B> {
     pub sizes: [u64; 3],
     /// Bytes from row to row and from plane to plane, multiples of 16.
     pub strides: [u64; 2],
-    /// Elements and rows of a box.
-    pub box_sizes: [u32; 2],
+    /// The size of a box.
+    pub box_sizes: BoxSizes,
 }
 
 /// One eight-byte cell of a table argument.

@@ -199,41 +199,32 @@ pub const SILU_BACKWARD: Signature = Signature {
     entries: &["silu_backward"],
 };
 
-/// The entries of [`SWIGLU`], with inputs in f32 and in bf16.
-pub const SWIGLU_ENTRIES: [&str; 2] = ["swiglu", "swiglu_bf16"];
-
 /// SwiGLU, with inputs in f32 and in bf16.
 pub const SWIGLU: Signature = Signature {
     image: "swiglu",
     parameters: GatedParameters::<()>::LIST,
-    entries: &SWIGLU_ENTRIES,
+    entries: &["swiglu", "swiglu_bf16"],
 };
-
-/// The entries of [`SWIGLU_BACKWARD`], with inputs in f32 and in bf16.
-pub const SWIGLU_BACKWARD_ENTRIES: [&str; 2] = ["swiglu_backward", "swiglu_backward_bf16"];
 
 /// The gradients of SwiGLU, with inputs in f32 and in bf16.
 pub const SWIGLU_BACKWARD: Signature = Signature {
     image: "swiglu_backward",
     parameters: GatedBackwardParameters::<()>::LIST,
-    entries: &SWIGLU_BACKWARD_ENTRIES,
+    entries: &["swiglu_backward", "swiglu_backward_bf16"],
 };
 
-/// The entries of [`GEGLU`], with inputs in f32 and in bf16.
-pub const GEGLU_ENTRIES: [&str; 2] = ["geglu", "geglu_bf16"];
-
 /// GeGLU, with inputs in f32 and in bf16.
-pub const GEGLU: Signature =
-    Signature { image: "geglu", parameters: GatedParameters::<()>::LIST, entries: &GEGLU_ENTRIES };
-
-/// The entries of [`GEGLU_BACKWARD`], with inputs in f32 and in bf16.
-pub const GEGLU_BACKWARD_ENTRIES: [&str; 2] = ["geglu_backward", "geglu_backward_bf16"];
+pub const GEGLU: Signature = Signature {
+    image: "geglu",
+    parameters: GatedParameters::<()>::LIST,
+    entries: &["geglu", "geglu_bf16"],
+};
 
 /// The gradients of GeGLU, with inputs in f32 and in bf16.
 pub const GEGLU_BACKWARD: Signature = Signature {
     image: "geglu_backward",
     parameters: GatedBackwardParameters::<()>::LIST,
-    entries: &GEGLU_BACKWARD_ENTRIES,
+    entries: &["geglu_backward", "geglu_backward_bf16"],
 };
 
 /// Soft-capping.

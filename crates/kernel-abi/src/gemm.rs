@@ -32,7 +32,7 @@ pub use tile::{
 };
 
 use crate::parameters::{flags, parameters};
-use crate::{Any, Bf16, Signature};
+use crate::{Any, Bf16, BoxSizes, Signature};
 
 parameters! {
     /// The parameters of every GEMM entry. Strides are in elements.
@@ -181,7 +181,7 @@ parameters! {
 }
 
 /// Head dimensions that [`Epilogue::QkvRope`] supports: its tiles hold whole heads.
-pub const QKV_ROPE_HEAD_DIMS: [u32; 2] = [64, 128];
+pub const QKV_ROPE_HEAD_DIMS: &[u32] = &[64, 128];
 
 parameters! {
     /// Further operands of a gated linear unit; c is `activation(gate) · up`. All are bf16 and
@@ -226,9 +226,9 @@ parameters! {
 /// The box of 16-bit tensor maps of [`GemmTensorMaps`]: elements per row, and rows. It is the same
 /// for every operand and tile, so a map does not depend on the tile. A row is 128 bytes, as the
 /// 128-byte swizzle requires.
-pub const TENSOR_MAP_BOX: [u32; 2] = [64, 64];
+pub const TENSOR_MAP_BOX: BoxSizes = [64, 64];
 /// The box of the tensor map of c in f32.
-pub const TENSOR_MAP_BOX_F32: [u32; 2] = [32, 64];
+pub const TENSOR_MAP_BOX_F32: BoxSizes = [32, 64];
 
 parameters! {
     /// The parameters of [`SPLIT_K_SUM`].

@@ -17,7 +17,7 @@ pub const BLOCK_WARPS: u32 = 8;
 /// Minimum blocks per SM. Launches without a split have at most this many.
 pub const MIN_BLOCKS_PER_SM: u32 = 3;
 /// Numbers of warps that share the rows of a tile, in the order of the entries of a form.
-pub const SPLITS: [u32; 4] = [1, 2, 4, 8];
+pub const SPLITS: &[u32] = &[1, 2, 4, 8];
 
 /// Elements of a vector of weights: 16 bytes, or 4 bytes of NF4 codes.
 pub const fn vector_len(dtype: DType) -> u32 {
@@ -40,7 +40,7 @@ pub enum GemvForm {
 
 impl GemvForm {
     /// In the order of the entries of a kernel.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Norm, Self::Gated];
+    pub const ALL: &[Self] = &[Self::Plain, Self::Norm, Self::Gated];
 
     /// Outputs of a tile of [`WARP_ROWS`] rows. A gated output takes two rows.
     pub const fn tile_outputs(self) -> u32 {

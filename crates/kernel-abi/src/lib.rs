@@ -49,7 +49,9 @@ mod signature;
 pub mod step_parameters;
 mod view;
 
-pub use argument::{Access, Argument, ArgumentValue, BufferArgument, Cell, TensorMapArgument};
+pub use argument::{
+    Access, Argument, ArgumentValue, BoxSizes, BufferArgument, Cell, TensorMapArgument,
+};
 pub use declarations::{Declarations, FlagSet};
 pub use dtype::DType;
 pub use parameters::{

@@ -21,7 +21,7 @@ pub enum LoraMatrix {
 
 impl LoraMatrix {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::A, Self::B];
+    pub const ALL: &[Self] = &[Self::A, Self::B];
 }
 
 /// The image of every LoRA kernel.
@@ -68,7 +68,7 @@ pub mod shrink {
     /// Threads of a block.
     pub const THREADS: u32 = 256;
     /// Ranks of a block of the narrow and of the wide entry of each matrix.
-    pub const RANKS: [u32; 2] = [16, 32];
+    pub const RANKS: &[u32] = &[16, 32];
 
     use super::LoraMatrix;
 

@@ -61,7 +61,7 @@ pub const NESTED_BLOCK: u32 = 256;
 pub const BYTE_VALUES: u32 = 256;
 
 /// The values of the codes in units of the scale: quantiles of the normal distribution.
-pub const CODE_VALUES: [f32; 16] = [
+pub const CODE_VALUES: &[f32] = &[
     -1.0,
     -0.696_192_8,
     -0.525_073_05,

@@ -75,8 +75,8 @@ pub const RMS_NORM_ANY_WIDTH: &str = "rms_norm";
 
 /// The entries of [`RMS_NORM`] that keep a row in registers, each with its number of vec4s per
 /// thread.
-pub const RMS_NORM_IN_REGISTERS: [(u32, &str); 3] =
-    [(1, "rms_norm_1"), (2, "rms_norm_2"), (4, "rms_norm_4")];
+pub const RMS_NORM_IN_REGISTERS: &[(u32, &str)] =
+    &[(1, "rms_norm_1"), (2, "rms_norm_2"), (4, "rms_norm_4")];
 
 /// RMSNorm with an optional residual add.
 pub const RMS_NORM: Signature = Signature {
@@ -95,8 +95,8 @@ pub const RMS_NORM_BACKWARD_ANY_WIDTH: &str = "rms_norm_backward";
 
 /// The entries of [`RMS_NORM_BACKWARD`] that keep a row in registers, each with its number of vec4s
 /// per thread.
-pub const RMS_NORM_BACKWARD_IN_REGISTERS: [(u32, &str); 2] =
-    [(1, "rms_norm_backward_1"), (2, "rms_norm_backward_2")];
+pub const RMS_NORM_BACKWARD_IN_REGISTERS: &[(u32, &str)] =
+    &[(1, "rms_norm_backward_1"), (2, "rms_norm_backward_2")];
 
 /// The backward pass of RMSNorm.
 pub const RMS_NORM_BACKWARD: Signature = Signature {

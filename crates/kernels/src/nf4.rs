@@ -32,7 +32,7 @@ pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 /// values, with the decimal digits of bitsandbytes: most midpoints are not f32 numbers, and
 /// rounding twice would give other boundaries.
 #[expect(clippy::excessive_precision, reason = "the digits decide how they are rounded")]
-pub const BOUNDARIES: [f32; 15] = [
+pub const BOUNDARIES: &[f32] = &[
     -0.848_096_400_499_343_9,
     -0.610_632_926_225_662_2,
     -0.459_995_269_775_390_6,

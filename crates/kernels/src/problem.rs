@@ -198,7 +198,7 @@ impl Problem {
                 problems.push(Self::ScaleColumns { rows, columns, dtypes });
             }
         }
-        for matrix in LoraMatrix::ALL {
+        for &matrix in LoraMatrix::ALL {
             problems.push(Self::LoraExpand { rows: a, width: b, matrix });
         }
     }
@@ -214,7 +214,7 @@ impl Problem {
                 softcap,
             }));
         }
-        for matrix in LoraMatrix::ALL {
+        for &matrix in LoraMatrix::ALL {
             problems.push(Self::LoraShrink { rows: a, ranks: b, splits: c, matrix });
             problems.push(Self::LoraGrad { splits: a, width: b, rank_blocks: c, matrix });
         }
@@ -224,11 +224,11 @@ impl Problem {
                 problems.push(Self::Gemm(GemmProblem { vectorized, tensor_maps, ..sizes }));
             }
         }
-        for form in GemvForm::ALL {
+        for &form in GemvForm::ALL {
             let problem = GemvProblem { inputs: a, outputs: [b, c, 0], lora_ranks: [0; 3], form };
             problems.push(Self::Gemv(problem));
         }
-        for form in SkinnyForm::ALL {
+        for &form in SkinnyForm::ALL {
             problems.push(Self::Skinny(SkinnyProblem { outputs: [a, b, c], form }));
         }
     }

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn features_agree_with_the_first_target_of_their_instructions() {
-        for target in SmTarget::GENERATED {
+        for &target in SmTarget::GENERATED {
             let features = target.features();
             assert_eq!(features.cp_async, accepts(target, "cp.async.commit_group"), "{target}");
             assert_eq!(features.pdl, accepts(target, "griddepcontrol.wait"), "{target}");

@@ -71,7 +71,7 @@ impl SmTarget {
     /// The targets for which the workspace generates images. For compute capability 9.0 it is
     /// `sm_90a`: tensor cores only reach their full rate with instructions that no other device
     /// has, and every later device has its own target.
-    pub const GENERATED: [Self; 7] = [
+    pub const GENERATED: &[Self] = &[
         Self::portable(75),
         Self::portable(80),
         Self::portable(86),
@@ -133,7 +133,7 @@ impl SmTarget {
     /// The newest generated target whose images run on a device of compute capability
     /// `major.minor`, or `None` for a device older than all of them.
     pub fn for_device(major: u32, minor: u32) -> Option<Self> {
-        Self::GENERATED.into_iter().rev().find(|target| target.runs_on(major, minor))
+        Self::GENERATED.iter().copied().rev().find(|target| target.runs_on(major, minor))
     }
 
     /// Returns the generated target for this one: itself, or the one for the same device if this
@@ -142,7 +142,7 @@ impl SmTarget {
         let meant = |target: &Self| {
             *target == self || self.reach == Reach::Forward && target.number == self.number
         };
-        Self::GENERATED.into_iter().find(meant)
+        Self::GENERATED.iter().copied().find(meant)
     }
 
     /// Whether a version of the PTX ISA has this target.

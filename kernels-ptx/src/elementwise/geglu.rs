@@ -5,7 +5,7 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::GEGLU_ENTRIES;
+use retrograph_kernel_abi::elementwise::GEGLU;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
@@ -16,10 +16,11 @@ use crate::primitives::gelu::{geglu, geglu_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let [in_f32, in_bf16] = GEGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise(target, in_f32, DType::F32, forward, |[gate, up]| [geglu(gate, up)]))
-        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| {
+        .entry(elementwise(target, GEGLU.entries[0], DType::F32, forward, |[gate, up]| {
+            [geglu(gate, up)]
+        }))
+        .entry(elementwise(target, GEGLU.entries[1], DType::Bf16, forward, |[gate, up]| {
             [geglu_bf16(gate, up)]
         }))
         .build()

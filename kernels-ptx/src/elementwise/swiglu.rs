@@ -4,7 +4,7 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::SWIGLU_ENTRIES;
+use retrograph_kernel_abi::elementwise::SWIGLU;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
@@ -15,10 +15,11 @@ use crate::primitives::sigmoid::{swiglu, swiglu_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let [in_f32, in_bf16] = SWIGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise(target, in_f32, DType::F32, forward, |[gate, up]| [swiglu(gate, up)]))
-        .entry(elementwise(target, in_bf16, DType::Bf16, forward, |[gate, up]| {
+        .entry(elementwise(target, SWIGLU.entries[0], DType::F32, forward, |[gate, up]| {
+            [swiglu(gate, up)]
+        }))
+        .entry(elementwise(target, SWIGLU.entries[1], DType::Bf16, forward, |[gate, up]| {
             [swiglu_bf16(gate, up)]
         }))
         .build()

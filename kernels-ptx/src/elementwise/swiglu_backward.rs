@@ -5,7 +5,7 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::SWIGLU_BACKWARD_ENTRIES;
+use retrograph_kernel_abi::elementwise::SWIGLU_BACKWARD;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
@@ -16,13 +16,20 @@ use crate::primitives::sigmoid::{swiglu_gradients, swiglu_gradients_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let [in_f32, in_bf16] = SWIGLU_BACKWARD_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise(target, in_f32, DType::F32, backward, |[gate, up, grad_out]| {
-            swiglu_gradients([gate, up], grad_out)
-        }))
-        .entry(elementwise(target, in_bf16, DType::Bf16, backward, |[gate, up, grad_out]| {
-            swiglu_gradients_bf16([gate, up], grad_out)
-        }))
+        .entry(elementwise(
+            target,
+            SWIGLU_BACKWARD.entries[0],
+            DType::F32,
+            backward,
+            |[gate, up, grad_out]| swiglu_gradients([gate, up], grad_out),
+        ))
+        .entry(elementwise(
+            target,
+            SWIGLU_BACKWARD.entries[1],
+            DType::Bf16,
+            backward,
+            |[gate, up, grad_out]| swiglu_gradients_bf16([gate, up], grad_out),
+        ))
         .build()
 }

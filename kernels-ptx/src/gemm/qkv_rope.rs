@@ -168,7 +168,7 @@ impl<'k> QkvRopeParams<'k> {
                 }
             }
         };
-        let [small, large] = QKV_ROPE_HEAD_DIMS;
+        let (small, large) = (QKV_ROPE_HEAD_DIMS[0], QKV_ROPE_HEAD_DIMS[1]);
         k.when_else(self.head_dim.eq(large), || rotate(large), || rotate(small));
     }
 

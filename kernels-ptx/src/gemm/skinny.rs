@@ -46,7 +46,7 @@ const MAX_WARPS: u32 = WARPS[1];
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entries = SkinnyForm::ALL.map(|form| entry(Config { target, form }));
+    let entries = SkinnyForm::ALL.iter().map(|&form| entry(Config { target, form }));
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 

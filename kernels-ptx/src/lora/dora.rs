@@ -19,12 +19,12 @@ use retrograph_ptx::build::ModuleBuilder;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for dtype in norms_abi::DTYPES {
+    for &dtype in norms_abi::DTYPES {
         module = module.entry(norms::entry(dtype));
     }
-    for x in scale_abi::DTYPES {
+    for &x in scale_abi::DTYPES {
         module = module.entry(scale::entry(target, x));
-        for grad_out in scale_abi::DTYPES {
+        for &grad_out in scale_abi::DTYPES {
             module = module.entry(scale::backward_entry(target, [grad_out, x]));
         }
     }

@@ -79,7 +79,7 @@ impl<'k> Nf4<'k> {
         let Self { kernel: k, tables, .. } = operands[0];
         let codes = CODE_VALUES.len() as u32;
         k.when(k.tid_x().lt(codes), || {
-            let value = (0..).zip(CODE_VALUES).fold(k.constant(0.0), |found, (code, value)| {
+            let value = (0..).zip(CODE_VALUES).fold(k.constant(0.0), |found, (code, &value)| {
                 k.tid_x().eq(code).select(k.constant(value), found)
             });
             tables.store(k.tid_x(), value);

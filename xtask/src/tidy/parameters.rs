@@ -8,16 +8,9 @@ use syn::{FnArg, Signature, Type};
 
 /// Reports parameters of functions whose type is a tuple. Closures, and references to tuples, may
 /// have them: items of iterators are tuples.
-pub(super) fn check(path: &Path, text: &str, complaints: &mut Vec<String>) {
-    let file = match syn::parse_file(text) {
-        Ok(file) => file,
-        Err(error) => {
-            complaints.push(format!("{}: {error}", path.display()));
-            return;
-        }
-    };
+pub(super) fn check(path: &Path, file: &syn::File, complaints: &mut Vec<String>) {
     let mut tuples = Tuples::default();
-    tuples.visit_file(&file);
+    tuples.visit_file(file);
     complaints.extend(tuples.0.into_iter().map(|(function, line)| {
         format!(
             "{}:{line}: `{function}` has a tuple as a parameter; use several or a struct",
@@ -49,7 +42,7 @@ mod tests {
 
     fn complaints(text: &str) -> Vec<String> {
         let mut complaints = Vec::new();
-        check(Path::new("a.rs"), text, &mut complaints);
+        check(Path::new("a.rs"), &syn::parse_file(text).unwrap(), &mut complaints);
         complaints
     }
 

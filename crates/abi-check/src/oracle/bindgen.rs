@@ -8,6 +8,7 @@ use crate::model::Description;
 
 /// A failure of bindgen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BindgenError {
     /// libclang or the header failed.
     #[error("bindgen on {header}: {message}")]

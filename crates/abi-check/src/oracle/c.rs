@@ -15,6 +15,7 @@ use crate::model::{Function, Kind, Type};
 
 /// A failure of the C compiler.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompilerError {
     /// Files or processes failed.
     #[error("cannot {what}: {source}")]

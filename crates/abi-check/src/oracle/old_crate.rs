@@ -9,6 +9,7 @@ use crate::model::Description;
 
 /// A failed description of the crate.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OldCrateError {
     /// cargo did not report the location of its sources.
     #[error("cargo metadata does not report the path of cuda-driver-sys: {message}")]

@@ -58,7 +58,7 @@ impl Golden {
 #[test]
 fn codes_and_scales_match_bitsandbytes() {
     let golden = Golden::open();
-    assert_eq!(golden.floats("quant_map")[..16], nf4::VALUES);
+    assert_eq!(golden.floats("quant_map")[..16], *nf4::VALUES);
     for (name, len) in CASES {
         let quantized = nf4::quantize(&weights(name, len)).unwrap();
         assert_eq!(quantized.codes, golden.bytes(&format!("{name}.codes")), "{name}");

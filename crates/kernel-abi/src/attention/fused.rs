@@ -2,7 +2,7 @@
 
 use crate::gemm::TENSOR_MAP_BOX;
 use crate::parameters::parameters;
-use crate::{Any, Bf16, DType, F16, Signature};
+use crate::{Any, Bf16, BoxSizes, DType, F16, Signature};
 
 parameters! {
     /// The parameters of [`FlashAttention::forward`]. Operands have the type
@@ -213,7 +213,7 @@ pub const WGMMA_THREADS: u32 = 256;
 pub const WARP_ROWS: u32 = 16;
 
 /// The box of the tensor map of a split operand: columns, and rows.
-pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
+pub const SPLIT_TENSOR_MAP_BOX: BoxSizes = [TENSOR_MAP_BOX[0], 32];
 
 /// Warps of a block of [`FlashAttention::preprocess`].
 pub const PREPROCESS_WARPS: u32 = 4;

@@ -95,7 +95,7 @@ macro_rules! simt {
 /// Defines an image of products that round their operands to bf16.
 macro_rules! mma_sync {
     ($constant:ident = $name:literal, $layout:ident, $b:ident) => {
-        image! { $constant = $name, $layout, Bf16(F32, $b), &MMA_SYNC, [
+        image! { $constant = $name, $layout, Bf16(F32, $b), MMA_SYNC, [
             "128x128", "64x64", "32x32", "32x64_sliced2", "32x32_sliced4", "32x16_sliced8",
             "16x16_sliced8",
         ] }
@@ -112,9 +112,9 @@ macro_rules! multistage {
     };
 }
 
-simt! { NT = "gemm_f32_nt", Nt, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
-simt! { NN = "gemm_f32_nn", Nn, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
-simt! { TN = "gemm_f32_tn", Tn, F32, &SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { NT = "gemm_f32_nt", Nt, F32, SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { NN = "gemm_f32_nn", Nn, F32, SIMT, "multistage_128x128", "multistage_64x64" }
+simt! { TN = "gemm_f32_tn", Tn, F32, SIMT, "multistage_128x128", "multistage_64x64" }
 simt! { NT_NF4 = "gemm_f32_nt_nf4", Nt, Nf4, SIMT_NF4 }
 simt! { NN_NF4 = "gemm_f32_nn_nf4", Nn, Nf4, SIMT_NF4 }
 mma_sync! { BF16_NT = "gemm_bf16_nt", Nt, F32 }
@@ -125,66 +125,66 @@ mma_sync! { BF16_NN_BF16 = "gemm_bf16_nn_bf16", Nn, Bf16 }
 mma_sync! { BF16_NT_NF4 = "gemm_bf16_nt_nf4", Nt, Nf4 }
 mma_sync! { BF16_NN_NF4 = "gemm_bf16_nn_nf4", Nn, Nf4 }
 multistage! {
-    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
+    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
     "tma_64x128", "tma_64x64"
 }
 multistage! {
-    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
+    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
     "tma_64x128", "tma_64x64"
 }
 multistage! {
-    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
+    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
     "tma_64x128", "tma_64x64"
 }
 multistage! {
-    MULTISTAGE_NT_NF4 = "gemm_bf16_nt_multistage_nf4", Nt, Nf4, &MULTISTAGE_NF4, "192x128"
+    MULTISTAGE_NT_NF4 = "gemm_bf16_nt_multistage_nf4", Nt, Nf4, MULTISTAGE_NF4, "192x128"
 }
 multistage! {
-    MULTISTAGE_NN_NF4 = "gemm_bf16_nn_multistage_nf4", Nn, Nf4, &MULTISTAGE_NF4, "192x128"
+    MULTISTAGE_NN_NF4 = "gemm_bf16_nn_multistage_nf4", Nn, Nf4, MULTISTAGE_NF4, "192x128"
 }
 
 image! {
-    NT_SPLIT = "gemm_split_f16_nt", Nt, F32(F16, F16), &SPLIT_F16,
+    NT_SPLIT = "gemm_split_f16_nt", Nt, F32(F16, F16), SPLIT_F16,
     [
         "tma_128x128_cluster2", "tma_128x128", "tma_128x96", "tma_128x64", "tma_64x64", "64x64",
     ]
 }
 image! {
-    NN_SPLIT = "gemm_split_f16_nn", Nn, F32(F16, F16), &SPLIT_F16,
+    NN_SPLIT = "gemm_split_f16_nn", Nn, F32(F16, F16), SPLIT_F16,
     [
         "tma_128x128_cluster2", "tma_128x128", "tma_128x96", "tma_128x64", "tma_64x64", "64x64",
     ]
 }
 
 image! {
-    QKV_ROPE_NT = "gemm_bf16_nt_qkv_rope", Nt, Bf16(Bf16, Bf16), &QKV_ROPE,
+    QKV_ROPE_NT = "gemm_bf16_nt_qkv_rope", Nt, Bf16(Bf16, Bf16), QKV_ROPE,
     ["tma_128x256_cluster2", "tma_192x128", "tma_128x128", "tma_64x128", "128x128"],
     Epilogue::QkvRope
 }
 image! {
-    SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &GLU,
+    SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), GLU,
     ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::Silu)
 }
 image! {
-    GEGLU_NT = "gemm_bf16_nt_geglu", Nt, Bf16(Bf16, Bf16), &GLU,
+    GEGLU_NT = "gemm_bf16_nt_geglu", Nt, Bf16(Bf16, Bf16), GLU,
     ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::GeluTanh)
 }
 image! {
-    SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &GLU_BACKWARD,
+    SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), GLU_BACKWARD,
     ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"],
     Epilogue::GluBackward(GatedActivation::Silu)
 }
 image! {
-    GEGLU_BACKWARD_NN = "gemm_bf16_nn_geglu_backward", Nn, Bf16(Bf16, Bf16), &GLU_BACKWARD,
+    GEGLU_BACKWARD_NN = "gemm_bf16_nn_geglu_backward", Nn, Bf16(Bf16, Bf16), GLU_BACKWARD,
     ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"],
     Epilogue::GluBackward(GatedActivation::GeluTanh)
 }
 
 /// Every GEMM image.
-pub const IMAGES: [&GemmImage; 24] = [
+pub const IMAGES: &[&GemmImage] = &[
     &NT,
     &NN,
     &TN,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn entries_are_named_for_their_tiles() {
-        for image in IMAGES {
+        for image in IMAGES.iter().copied() {
             let expected = image.tiles.iter().map(|tile| entry(image, tile));
             assert_eq!(image.entries, expected.collect::<Vec<_>>(), "{}", image.name);
         }

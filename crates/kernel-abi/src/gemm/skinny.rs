@@ -10,7 +10,7 @@ pub const SKINNY_MAX_LAYERS: usize = 3;
 /// Rows of w of a tile. A tile of [`SkinnyForm::SwiGlu`] has half of each weight.
 pub const SKINNY_TILE_ROWS: u32 = 16;
 /// Warps of a block, which split K of its tiles, for many and for few tiles.
-pub const SKINNY_WARPS: [u32; 2] = [8, 16];
+pub const SKINNY_WARPS: &[u32] = &[8, 16];
 
 /// The dtype of x and the epilogue of the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum SkinnyForm {
 
 impl SkinnyForm {
     /// In the order of the entries of [`SKINNY`].
-    pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::SwiGlu];
+    pub const ALL: &[Self] = &[Self::F32, Self::Bf16, Self::SwiGlu];
 
     /// The entry.
     pub const fn entry(self) -> &'static str {

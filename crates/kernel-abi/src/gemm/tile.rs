@@ -199,7 +199,7 @@ pub const WGMMA_TF32X3_BLOCK_K: u32 = 32;
 /// Shared memory delivers 32 elements per clock to the 128 FMA units of an SM, so full throughput
 /// needs at least four products per element that a thread reads. Thread tiles of 8 × 8 reach full
 /// throughput, 8 × 4 two thirds of it, and 4 × 4 half.
-pub const SIMT: [TileConfig; 11] = [
+pub const SIMT: &[TileConfig] = &[
     TileConfig::simt([128, 128], [8, 8], 8, 1, 2, 2),
     TileConfig::simt([64, 64], [8, 4], 16, 1, 2, 4),
     TileConfig::simt([32, 32], [4, 4], 16, 1, 2, 8),
@@ -217,7 +217,7 @@ pub const SIMT: [TileConfig; 11] = [
 pub const SIMT_NF4: &[TileConfig] = SIMT.split_at(9).0;
 
 /// Tiles of products that round their operands to bf16.
-pub const MMA_SYNC: [TileConfig; 7] = [
+pub const MMA_SYNC: &[TileConfig] = &[
     TileConfig::mma_sync([128, 128], [2, 4], 32, 1, 1),
     TileConfig::mma_sync([64, 64], [2, 2], 32, 1, 3),
     TileConfig::mma_sync([32, 32], [1, 2], 32, 1, 6),
@@ -228,7 +228,7 @@ pub const MMA_SYNC: [TileConfig; 7] = [
 ];
 
 /// Tiles of products of two bf16 operands.
-pub const MULTISTAGE_BF16: [TileConfig; 11] = [
+pub const MULTISTAGE_BF16: &[TileConfig] = &[
     TileConfig::clustered([128, 256], 4),
     TileConfig::clustered([128, 224], 4),
     TileConfig::warp_specialized([192, 192], 4),
@@ -243,7 +243,7 @@ pub const MULTISTAGE_BF16: [TileConfig; 11] = [
 ];
 
 /// Tiles of products of bf16 and NF4. NF4 codes also need shared memory, so there are fewer stages.
-pub const MULTISTAGE_NF4: [TileConfig; 4] = [
+pub const MULTISTAGE_NF4: &[TileConfig] = &[
     TileConfig::bf16([192, 128], [12, 1], [[0, 0]; 3], 5, 1),
     TileConfig::bf16([256, 128], [4, 2], [[64, 2], [32, 3], [32, 2]], 4, 1),
     MULTISTAGE_BF16[9],
@@ -252,7 +252,7 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
 
 /// Tiles of products of split operands. A stage holds both terms of each operand. Targets without
 /// `wgmma` use the last tile.
-pub const SPLIT_F16: [TileConfig; 6] = [
+pub const SPLIT_F16: &[TileConfig] = &[
     TileConfig::clustered([128, 128], 3),
     TileConfig::warp_specialized([128, 128], 3),
     TileConfig::warp_specialized([128, 96], 3),
@@ -263,7 +263,7 @@ pub const SPLIT_F16: [TileConfig; 6] = [
 
 /// Tiles of [`Epilogue::QkvRope`](super::Epilogue::QkvRope). A warp of the last tile, for targets
 /// without `wgmma`, holds whole heads.
-pub const QKV_ROPE: [TileConfig; 5] = [
+pub const QKV_ROPE: &[TileConfig] = &[
     TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([192, 128], 5),
     TileConfig::warp_specialized([128, 128], 6),
@@ -273,14 +273,14 @@ pub const QKV_ROPE: [TileConfig; 5] = [
 
 /// Tiles of [`Epilogue::Glu`](super::Epilogue::Glu). A block computes a tile of both gate and
 /// up.
-pub const GLU: [TileConfig; 3] = [
+pub const GLU: &[TileConfig] = &[
     TileConfig::clustered([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
     TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 
 /// Tiles of [`Epilogue::GluBackward`](super::Epilogue::GluBackward).
-pub const GLU_BACKWARD: [TileConfig; 4] = [
+pub const GLU_BACKWARD: &[TileConfig] = &[
     TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
@@ -291,16 +291,8 @@ pub const GLU_BACKWARD: [TileConfig; 4] = [
 mod tests {
     use super::*;
 
-    const TABLES: [&[TileConfig]; 8] = [
-        &SIMT,
-        &MMA_SYNC,
-        &MULTISTAGE_BF16,
-        &MULTISTAGE_NF4,
-        &SPLIT_F16,
-        &QKV_ROPE,
-        &GLU,
-        &GLU_BACKWARD,
-    ];
+    const TABLES: [&[TileConfig]; 8] =
+        [SIMT, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SPLIT_F16, QKV_ROPE, GLU, GLU_BACKWARD];
 
     #[test]
     fn blocks_are_whole_warps_of_at_most_1024_threads() {

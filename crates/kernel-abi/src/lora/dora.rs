@@ -41,7 +41,7 @@ pub mod norms {
     /// Threads of a block.
     pub const THREADS: u32 = 256;
     /// The dtypes of weights.
-    pub const DTYPES: [DType; 2] = [DType::F32, DType::Bf16];
+    pub const DTYPES: &[DType] = &[DType::F32, DType::Bf16];
 
     /// The entry for weights of type `w`; `None` if there is none.
     pub const fn entry(w: DType) -> Option<&'static str> {
@@ -91,7 +91,7 @@ pub mod scale {
     /// Threads of a block.
     pub const THREADS: u32 = 256;
     /// The dtypes of operands.
-    pub const DTYPES: [DType; 2] = [DType::F32, DType::Bf16];
+    pub const DTYPES: &[DType] = &[DType::F32, DType::Bf16];
 
     /// The entry of [`SCALE`](super::SCALE) for x of this type: f32 or bf16.
     pub const fn entry(x: DType) -> &'static str {

@@ -146,11 +146,11 @@ impl TileTable {
     pub(super) fn new(compute: DType, [a, b]: [DType; 2]) -> Self {
         let (tiles, costs): (&[TileConfig], &[TileCost]) = match (compute, a, b) {
             (DType::F32, _, DType::Nf4) => (SIMT_NF4, &SIMT_COSTS),
-            (DType::F32, DType::F16, _) => (&SPLIT_F16, &SPLIT_F16_COSTS),
-            (DType::F32, ..) => (&SIMT, &SIMT_COSTS),
-            (_, DType::Bf16, DType::Nf4) => (&MULTISTAGE_NF4, &MULTISTAGE_NF4_COSTS),
-            (_, DType::Bf16, _) => (&MULTISTAGE_BF16, &MULTISTAGE_BF16_COSTS),
-            _ => (&MMA_SYNC, &MMA_SYNC_COSTS),
+            (DType::F32, DType::F16, _) => (SPLIT_F16, &SPLIT_F16_COSTS),
+            (DType::F32, ..) => (SIMT, &SIMT_COSTS),
+            (_, DType::Bf16, DType::Nf4) => (MULTISTAGE_NF4, &MULTISTAGE_NF4_COSTS),
+            (_, DType::Bf16, _) => (MULTISTAGE_BF16, &MULTISTAGE_BF16_COSTS),
+            _ => (MMA_SYNC, &MMA_SYNC_COSTS),
         };
         Self { tiles, costs }
     }
@@ -159,9 +159,9 @@ impl TileTable {
     fn of_image(image: &GemmImage) -> Self {
         match image.epilogue {
             Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
-            Epilogue::QkvRope => Self { tiles: &QKV_ROPE, costs: &QKV_ROPE_COSTS },
-            Epilogue::Glu(_) => Self { tiles: &GLU, costs: &GLU_COSTS },
-            Epilogue::GluBackward(_) => Self { tiles: &GLU_BACKWARD, costs: &GLU_BACKWARD_COSTS },
+            Epilogue::QkvRope => Self { tiles: QKV_ROPE, costs: &QKV_ROPE_COSTS },
+            Epilogue::Glu(_) => Self { tiles: GLU, costs: &GLU_COSTS },
+            Epilogue::GluBackward(_) => Self { tiles: GLU_BACKWARD, costs: &GLU_BACKWARD_COSTS },
         }
     }
 
@@ -316,7 +316,7 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
 /// no such entry.
 pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> Option<Dispatch> {
     let Problem::Gemm(problem) = &launch.problem else { return None };
-    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image)?;
+    let image = IMAGES.iter().copied().find(|image| image.name == launch.kernel.image)?;
     let index = image.entries.iter().position(|listed| *listed == entry)?;
     Some(dispatch_tile(problem, target, image, index))
 }

@@ -66,7 +66,7 @@ fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
             vectors => warps >= many && (vectors <= MAX_LANE_VECTORS || loops),
         }
     };
-    let index = SPLITS.into_iter().position(enough).unwrap_or(SPLITS.len() - 1);
+    let index = SPLITS.iter().position(|split| enough(*split)).unwrap_or(SPLITS.len() - 1);
     let blocks = tiles.div_ceil(BLOCK_WARPS / SPLITS[index]);
     let rounds = if index == 0 { blocks.div_ceil(MAX_BLOCKS).max(1) } else { 1 };
     linear(kernel.entry(form, index), blocks.div_ceil(rounds), BLOCK_WARPS * 32)

@@ -13,7 +13,7 @@ use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, TensorView, 
 /// Kernel of [`RmsNorm`].
 pub static RMS_NORM: Kernel = Kernel::new("rms_norm", &abi::RMS_NORM, |problem, _| {
     let RowsProblem { rows, width, vectorized } = problem.rows()?;
-    let in_registers = &abi::RMS_NORM_IN_REGISTERS;
+    let in_registers = abi::RMS_NORM_IN_REGISTERS;
     let entry = entry(width, vectorized, in_registers).unwrap_or(abi::RMS_NORM_ANY_WIDTH);
     Some(linear(entry, rows, threads(width)))
 });
@@ -98,8 +98,8 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
 
 /// Vec4s that each thread keeps in registers; `None` if the row is too wide.
 fn vec4s_per_thread(width: u32) -> Option<u32> {
-    let choices = abi::RMS_NORM_IN_REGISTERS.map(|(vec4s, _)| vec4s);
-    choices.into_iter().find(|vec4s| width <= 4 * vec4s * MAX_THREADS)
+    let mut choices = abi::RMS_NORM_IN_REGISTERS.iter().map(|(vec4s, _)| *vec4s);
+    choices.find(|vec4s| width <= 4 * vec4s * MAX_THREADS)
 }
 
 /// The entry of `in_registers` for rows of `width` elements; `None` if there is none.

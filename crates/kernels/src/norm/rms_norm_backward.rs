@@ -15,7 +15,7 @@ use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 pub static RMS_NORM_BACKWARD: Kernel =
     Kernel::new("rms_norm_backward", &abi::RMS_NORM_BACKWARD, |problem, _| {
         let RowsProblem { rows: blocks, width, vectorized } = problem.rows()?;
-        let in_registers = &abi::RMS_NORM_BACKWARD_IN_REGISTERS;
+        let in_registers = abi::RMS_NORM_BACKWARD_IN_REGISTERS;
         let entry = entry(width, vectorized, in_registers);
         let entry = entry.unwrap_or(abi::RMS_NORM_BACKWARD_ANY_WIDTH);
         Some(linear(entry, blocks, threads(width)))

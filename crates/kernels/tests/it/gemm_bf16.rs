@@ -80,7 +80,7 @@ fn bias_alpha_accumulation_and_alignment_match_the_reference() {
         for before in [None, Some(before.as_slice())] {
             let plain = Case::new(op, shape, &a, &b);
             let case = Case { bias, before, alpha: -0.75, compute: DType::Bf16, format, ..plain };
-            for tile in BF16_TILES {
+            for &tile in BF16_TILES {
                 let aligned = case.run_tile(&device, tile);
                 case.check(&aligned, &format!("{tile:?}"));
                 let shifted = Case { shift: 1, ..case };
@@ -145,7 +145,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             let (last_a, last_b) = (a.len() - 1, b.len() / 2);
             (a[last_a], b[last_b]) = (value, value);
             let case = Case { compute: DType::Bf16, format, ..Case::new(op, shape, &a, &b) };
-            for tile in BF16_TILES {
+            for &tile in BF16_TILES {
                 case.check(&case.run_tile(&device, tile), "with a special value");
             }
         }
@@ -160,7 +160,7 @@ fn operands_are_rounded_to_nearest_even() {
     values.extend([1e-40, 3.4e38, -1.003_906_2, 1.011_718_8, f32::MIN_POSITIVE, 0.0]);
     let shape = shape([values.len(), 1, 1]);
     let case = Case { compute: DType::Bf16, ..Case::new(Op::Fprop, shape, &values, &[1.0]) };
-    for tile in BF16_TILES {
+    for &tile in BF16_TILES {
         same_bits(&case.run_tile(&device, tile), &rounded(&values), &format!("{tile:?}"));
     }
 }

@@ -22,19 +22,19 @@ pub(crate) type Tile = TileConfig;
 pub(crate) const TILES: [Tile; SIMT_NF4.len()] = *SIMT_NF4.first_chunk().unwrap();
 
 /// The bf16 tiles.
-pub(crate) const BF16_TILES: [Tile; MMA_SYNC.len()] = MMA_SYNC;
+pub(crate) const BF16_TILES: &[Tile] = MMA_SYNC;
 
 /// The f32 tiles for large products whose rows are multiples of 16 bytes.
 pub(crate) const TF32X3_TILES: &[Tile] = SIMT.split_at(TILES.len()).1;
 
 /// The tiles for two bf16 operands on `target`.
 pub(crate) fn multistage_tiles(target: SmTarget) -> &'static [Tile] {
-    tiles_of(target, &MULTISTAGE_BF16)
+    tiles_of(target, MULTISTAGE_BF16)
 }
 
 /// The tiles for an NF4 operand on `target`.
 pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
-    tiles_of(target, &MULTISTAGE_NF4)
+    tiles_of(target, MULTISTAGE_NF4)
 }
 
 /// The tiles of `table` that `target` supports. Tiles that need `wgmma` come first in a table.
@@ -173,7 +173,7 @@ impl<'a> Case<'a> {
             (DType::F32, _) => &TILES,
             (_, Format::Bf16) if self.format != Format::Bf16 => multistage_nf4_tiles(target),
             (_, Format::Bf16) => multistage_tiles(target),
-            _ => &BF16_TILES,
+            _ => BF16_TILES,
         }
     }
 
@@ -286,7 +286,7 @@ impl<'a> Case<'a> {
 
 /// The image of the kernel of a launch.
 fn image(launch: &Launch<u64>) -> &'static GemmImage {
-    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel().image);
+    let image = IMAGES.iter().copied().find(|image| image.name == launch.kernel().image);
     image.expect("the image is listed")
 }
 

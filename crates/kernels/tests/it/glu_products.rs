@@ -185,7 +185,7 @@ fn forward_has_the_bits_of_products_and_activation() {
     for (activation, sizes) in cases() {
         let forward = Forward::new(&device, &mut data, activation, sizes);
         let expected = forward.expected(&device);
-        for tile in tiles(&device, &GLU) {
+        for tile in tiles(&device, GLU) {
             let case = format!("{activation:?} {sizes:?} {tile:?}");
             assert!(forward.run(&device, tile) == expected, "{case}");
             assert!(forward.run(&device, tile) == expected, "{case}: again");
@@ -202,7 +202,7 @@ fn backward_has_the_bits_of_product_and_activation() {
         let sizes = [rows, inputs, outputs];
         let backward = Backward::new(&device, &mut data, activation, sizes, rank);
         let expected = backward.expected(&device);
-        for tile in tiles(&device, &GLU_BACKWARD) {
+        for tile in tiles(&device, GLU_BACKWARD) {
             let case = format!("{activation:?} {sizes:?} {rank} {tile:?}");
             assert!(backward.run(&device, tile) == expected, "{case}");
             assert!(backward.run(&device, tile) == expected, "{case}: again");
@@ -220,7 +220,7 @@ fn images_of_other_targets_have_the_same_bits() {
         let device = Device::with_images_for(target);
         let forward = Forward::new(&device, &mut data, activation, [136, 72, 40]);
         let expected = forward.expected(&device);
-        for tile in tiles(&device, &GLU) {
+        for tile in tiles(&device, GLU) {
             let case = format!("{target} {activation:?} {tile:?}");
             assert!(forward.run(&device, tile) == expected, "{case}");
             let out = forward.run_without_products(&device, tile);
@@ -228,7 +228,7 @@ fn images_of_other_targets_have_the_same_bits() {
         }
         let backward = Backward::new(&device, &mut data, activation, [136, 40, 72], 8);
         let expected = backward.expected(&device);
-        for tile in tiles(&device, &GLU_BACKWARD) {
+        for tile in tiles(&device, GLU_BACKWARD) {
             assert!(backward.run(&device, tile) == expected, "{target} {activation:?} {tile:?}");
         }
     }
@@ -290,7 +290,7 @@ fn special_values_match_products_followed_by_the_activation() {
         }
         forward.x = upload(&device, &x);
         let expected = forward.expected(&device);
-        for tile in tiles(&device, &GLU) {
+        for tile in tiles(&device, GLU) {
             assert!(forward.run(&device, tile) == expected, "{activation:?} {tile:?}");
         }
         let mut backward = Backward::new(&device, &mut data, activation, sizes, 8);
@@ -300,7 +300,7 @@ fn special_values_match_products_followed_by_the_activation() {
             *input = upload(&device, &values);
         }
         let expected = backward.expected(&device);
-        for tile in tiles(&device, &GLU_BACKWARD) {
+        for tile in tiles(&device, GLU_BACKWARD) {
             assert!(backward.run(&device, tile) == expected, "{activation:?} {tile:?}");
         }
     }
@@ -329,7 +329,7 @@ fn small_and_large_results_have_a_tile_on_every_target() {
     for sizes in [[1, 8, 8], [300, 8, 520]] {
         let forward = Forward::new(&device, &mut data, GatedActivation::Silu, sizes);
         let launch = forward.launch([(); 3].map(|()| unwritten(&device, forward.len()))).unwrap();
-        for target in SmTarget::GENERATED {
+        for &target in SmTarget::GENERATED {
             assert!(!launch.dispatch(target).is_empty(), "{sizes:?} {target}");
         }
     }

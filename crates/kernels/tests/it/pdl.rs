@@ -154,7 +154,7 @@ fn check(image: &str, entry: &Entry) -> Result<(), String> {
 
 #[test]
 fn entries_wait_before_undeclared_accesses() {
-    for target in SmTarget::GENERATED {
+    for &target in SmTarget::GENERATED {
         for image in images::names() {
             let text = images::ptx(image, target).unwrap();
             if !images::supports_pdl(target) {

@@ -173,7 +173,7 @@ fn results_have_the_bits_of_products_and_rope() {
     for ((sizes, rotation), (ranks, bias)) in SIZES.into_iter().zip(rotations).zip(options) {
         let case = Case::new(&device, &mut data, sizes, ranks, bias, rotation);
         let expected = case.expected(&device);
-        for tile in tiles(&device, &QKV_ROPE) {
+        for tile in tiles(&device, QKV_ROPE) {
             let what = format!("{sizes:?} {ranks:?} {bias} {rotation:?} {tile:?}");
             assert!(case.run(&device, tile) == expected, "{what}");
             assert!(case.run(&device, tile) == expected, "{what}: again");
@@ -190,7 +190,7 @@ fn images_of_other_targets_have_the_same_bits() {
         for sizes in [[2, 37, 3, 1, 64, 40], [1, 136, 4, 2, 128, 72]] {
             let case = Case::new(&device, &mut data, sizes, [8, 0, 16], true, Rotation::Given);
             let expected = case.expected(&device);
-            for tile in tiles(&device, &QKV_ROPE) {
+            for tile in tiles(&device, QKV_ROPE) {
                 assert!(case.run(&device, tile) == expected, "{target} {sizes:?} {tile:?}");
             }
         }
@@ -254,7 +254,7 @@ fn special_values_match_products_followed_by_rope() {
     }
     case.x = upload(&device, &x);
     let expected = case.expected(&device);
-    for tile in tiles(&device, &QKV_ROPE) {
+    for tile in tiles(&device, QKV_ROPE) {
         assert!(case.run(&device, tile) == expected, "{tile:?}");
     }
 }
@@ -311,7 +311,7 @@ fn small_and_large_results_have_a_tile_on_every_target() {
     for sizes in [[1, 1, 1, 1, 64, 8], [1, 300, 16, 4, 128, 8]] {
         let case = Case::new(&device, &mut data, sizes, [0; 3], false, Rotation::Counted);
         let launch = case.launch(case.unwritten(&device)).unwrap();
-        for target in SmTarget::GENERATED {
+        for &target in SmTarget::GENERATED {
             assert!(!launch.dispatch(target).is_empty(), "{sizes:?} {target}");
         }
     }

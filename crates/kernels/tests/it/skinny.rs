@@ -166,7 +166,7 @@ fn outputs(form: SkinnyForm, at: usize) -> &'static [usize] {
 fn every_form_matches_the_reference_and_repeats_its_bits() {
     let mut data = Data::new("skinny forms");
     for device in devices() {
-        for form in SkinnyForm::ALL {
+        for &form in SkinnyForm::ALL {
             for (at, sizes) in SIZES.into_iter().enumerate() {
                 let case = Case::new(&mut data, form, sizes, outputs(form, at));
                 for warps in [8, 16] {
@@ -204,7 +204,7 @@ fn results_are_added_to_previous_ones() {
 fn a_row_has_the_same_bits_alone_and_among_others() {
     let (mut data, device) = (Data::new("skinny rows"), Device::new());
     let (inputs, outputs) = (264, 45);
-    for form in SkinnyForm::ALL {
+    for &form in SkinnyForm::ALL {
         let case = Case::new(&mut data, form, [8, inputs], &[outputs, outputs]);
         let run = |case: &Case| case.run(&device, DEFAULT).concat();
         let all = run(&case);
@@ -249,7 +249,7 @@ fn special_values_reach_only_their_outputs_and_precision_holds_at_every_scale() 
 #[test]
 fn a_prefetched_tensor_changes_no_bit() {
     let (mut data, device) = (Data::new("skinny prefetch"), Device::new());
-    for form in SkinnyForm::ALL {
+    for &form in SkinnyForm::ALL {
         let mut case = Case::new(&mut data, form, [2, 520], &[70, 70]);
         let alone = case.run(&device, DEFAULT).concat();
         // Less than a cache line, and more than all blocks prefetch together.

@@ -263,7 +263,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case::new(op, shape, [&a, &b]);
-        let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
+        let [by_wgmma @ .., portable] = tiles_of(device.target(), SPLIT_F16) else { panic!() };
         let exact = case.exact();
         let error = exact.error(&case.run(&device, *portable));
         assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
@@ -294,7 +294,7 @@ fn weights_that_are_exactly_bf16_or_f16_need_one_term() {
             let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(rounding).collect();
             let case = Case { terms: 1, ..Case::new(op, shape, [&a, &b]) };
             let (in_two, exact) = (Case { terms: 2, ..case }, case.exact());
-            for &tile in tiles_of(device.target(), &SPLIT_F16) {
+            for &tile in tiles_of(device.target(), SPLIT_F16) {
                 let found = case.run(&device, tile);
                 let error = exact.error(&found);
                 assert!(error <= case.bound(), "{op:?} {sizes:?} {dtype} {tile:?}: {error}");
@@ -388,7 +388,7 @@ fn a_bias_is_added_and_results_of_any_width_are_written() {
         let (x, w) = (data.uniform(70 * 72, 2.0), data.uniform(72 * outputs, 2.0));
         let bias = data.uniform(outputs, 2.0);
         let case = Case { bias: Some(&bias), ..Case::new(Op::Fprop, shape, [&x, &w]) };
-        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+        for &tile in tiles_of(device.target(), SPLIT_F16) {
             let error = case.error(&case.run(&device, tile));
             assert!(error <= case.bound(), "{outputs} {tile:?}: {error}");
         }
@@ -418,7 +418,7 @@ fn errors_are_at_most_twice_those_of_sgemm() {
             let case = Case::new(Op::Fprop, shape, [&x, &w]);
             let exact = case.exact();
             let sgemm = exact.error(&chain(&x, &w));
-            for &tile in tiles_of(device.target(), &SPLIT_F16) {
+            for &tile in tiles_of(device.target(), SPLIT_F16) {
                 let error = exact.error(&case.run(&device, tile));
                 assert!(error <= 2.0 * sgemm, "{scales:?} {tile:?}: {error}, SGEMM {sgemm}");
             }
@@ -439,7 +439,7 @@ fn magnitudes_within_an_operand_keep_their_bound() {
         a.iter_mut().enumerate().for_each(|(at, value)| *value *= magnitude(at / columns));
         b.iter_mut().enumerate().for_each(|(at, value)| *value *= magnitude(at / 72 * 7));
         let case = Case::new(op, shape, [&a, &b]);
-        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+        for &tile in tiles_of(device.target(), SPLIT_F16) {
             let error = case.error(&case.run(&device, tile));
             assert!(error <= case.bound(), "{op:?} {tile:?}: {error}");
         }
@@ -461,7 +461,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         // Row 7 of w is column 7 of y; its element 9 reaches column 9 of dx.
         let (column, width) = if op == Op::Fprop { (7, 136) } else { (9, 72) };
         let case = Case::new(op, shape, [&a, &b]);
-        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+        for &tile in tiles_of(device.target(), SPLIT_F16) {
             let found = case.run(&device, tile);
             for at in 0..len {
                 let reached = at / width == 5 || at % width == column;
@@ -490,7 +490,7 @@ fn split_k_matches_the_reference_with_every_tile() {
         let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(ROUNDINGS[0].1).collect();
         let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
         let one_term = Case { terms: 1, ..case };
-        let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
+        let [by_wgmma @ .., portable] = tiles_of(device.target(), SPLIT_F16) else { panic!() };
         let exact = case.exact();
         let error = exact.error(&case.run(&device, *portable));
         assert!(error <= case.bound(), "{op:?} {sizes:?}: {error}");
@@ -518,7 +518,7 @@ fn images_of_other_targets_match_the_reference() {
             let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
             for splits in [1, 2] {
                 let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
-                let [portable] = tiles_of(target, &SPLIT_F16) else { panic!() };
+                let [portable] = tiles_of(target, SPLIT_F16) else { panic!() };
                 let error = case.error(&case.run(&device, *portable));
                 assert!(error <= case.bound(), "{target} {op:?} {splits}: {error}");
             }

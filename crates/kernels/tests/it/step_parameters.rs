@@ -123,7 +123,7 @@ fn lengths_that_do_not_fit_are_refused() {
 fn the_embedded_image_is_the_text_of_its_source() {
     // Programs load the text of the source, and find its code in bundles of embedded images.
     let name = FETCH_STEP_PARAMETERS.image;
-    for target in SmTarget::GENERATED {
+    for &target in SmTarget::GENERATED {
         let text = module(target).to_string();
         assert_eq!(images::ptx(name, target), Some(text.as_str()), "{target}");
         assert_eq!(images::entry_digest(name, name, target), images::digest(name, target));

@@ -12,7 +12,7 @@ use crate::ptxas;
 #[track_caller]
 pub(crate) fn check(entry: Entry) -> String {
     let mut texts = Vec::new();
-    for target in SmTarget::GENERATED {
+    for &target in SmTarget::GENERATED {
         let module = ModuleBuilder::new(target).entry(entry.clone()).build();
         let text = module.to_string();
         assert_eq!(parse(&text).as_ref(), Ok(&module), "{text}");
@@ -232,7 +232,7 @@ fn tensor_cores_and_16_bit_types_assemble_on_targets_that_have_them() {
     });
     assert_eq!((count(&entry, Opcode::Mma), count(&entry, Opcode::Cp)), (3, 5));
     assert_eq!(count(&entry, Opcode::Prefetch), 1);
-    for target in SmTarget::GENERATED.into_iter().filter(|target| target.number >= 80) {
+    for target in SmTarget::GENERATED.iter().copied().filter(|target| target.number >= 80) {
         let module = ModuleBuilder::new(target).entry(entry.clone()).build();
         let text = module.to_string();
         assert_eq!(parse(&text).as_ref(), Ok(&module));

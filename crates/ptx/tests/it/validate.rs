@@ -107,7 +107,7 @@ fn types_are_checked() {
 #[test]
 fn the_builder_selects_the_lowest_version_for_target_and_instructions() {
     let plain = Kernel::build("plain", |_| {});
-    for target in SmTarget::GENERATED {
+    for &target in SmTarget::GENERATED {
         let module = ModuleBuilder::new(target).entry(plain.clone()).build();
         assert_eq!(module.isa, target.min_isa());
     }

@@ -86,7 +86,7 @@ pub struct Quirk {
 }
 
 /// Known quirks. Each row needs evidence: a record, a header, or a maintainer's statement.
-pub const QUIRKS: [Quirk; 2] = [
+pub const QUIRKS: &[Quirk] = &[
     Quirk {
         what: "the driver cannot capture into an existing graph",
         forbids: Strategy::Hybrid,

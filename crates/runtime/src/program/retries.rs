@@ -3,7 +3,7 @@
 /// Eager steps before each retry of a graph after a fallback. After the last retry the program
 /// stays eager. A temporary shortage, for example of memory, often passes after a few steps; one
 /// that lasts for hundreds of steps is not worth another attempt.
-pub const RETRY_AFTER: [u64; 3] = [16, 64, 256];
+pub const RETRY_AFTER: &[u64] = &[16, 64, 256];
 
 /// Retries so far, and steps until the next one.
 #[derive(Debug, Default)]

@@ -113,7 +113,7 @@ impl<'k, 'a> Output<'k, 'a> {
                 let sums = warps.map(|warp| warp_sums.load(from + at + warp * WARP_SUMS));
                 sums.reduce(|sum, of_warp| sum + of_warp).expect("there is a warp")
             };
-            let [few, most] = WARPS;
+            let (few, most) = (WARPS[0], WARPS[1]);
             let sum = k.var(sums_of(0..few));
             k.when(k.ntid_x().gt(few * 32), || sum.add_assign(sums_of(few..most)));
             sum.get()

@@ -81,7 +81,7 @@ fn short_contractions_do_not_use_sliced_k() {
 
 #[test]
 fn padding_of_a_stage_is_limited() {
-    let limits = Limits::of(&SIMT);
+    let limits = Limits::of(SIMT);
     // The stages of the suitable tiles.
     let cases: [(u32, &[u32]); 3] = [
         (15, &[8, 16, 16, 16]),
@@ -107,7 +107,7 @@ fn narrow_products_do_not_use_tiles_that_are_mostly_outside() {
 fn no_size_overflows_the_cost_model() {
     let most = 0x7fff_ffff;
     for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
-        for image in IMAGES {
+        for image in IMAGES.iter().copied() {
             assert!(!dispatch(&problem(sizes), TARGET, image).is_empty());
         }
     }
@@ -115,7 +115,7 @@ fn no_size_overflows_the_cost_model() {
 
 #[test]
 fn tables_have_a_cost_for_each_tile() {
-    for image in IMAGES {
+    for image in IMAGES.iter().copied() {
         let table = TileTable::of_image(image);
         assert_eq!(table.tiles, image.tiles, "{}", image.name);
         assert!(table.costs.len() >= table.tiles.len(), "{}", image.name);

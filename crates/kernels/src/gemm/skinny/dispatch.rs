@@ -13,7 +13,7 @@ pub(super) fn dispatch(problem: &SkinnyProblem) -> Dispatch {
     let layers = if form == SkinnyForm::SwiGlu { 1 } else { outputs.len() };
     let tiles = outputs[..layers].iter().map(|outputs| outputs.div_ceil(form.tile_outputs()));
     let tiles = tiles.fold(0, u32::saturating_add);
-    let [few_warps, most_warps] = abi::SKINNY_WARPS;
+    let (few_warps, most_warps) = (abi::SKINNY_WARPS[0], abi::SKINNY_WARPS[1]);
     if tiles <= SMS {
         return linear(form.entry(), tiles, most_warps * 32);
     }
