@@ -46,6 +46,9 @@ mod primitives;
 mod rope;
 mod sampling;
 
+/// The crate of modules and SM targets.
+pub use retrograph_ptx as ptx;
+
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 

@@ -16,6 +16,7 @@ use crate::tool::{self, VARIABLES, Variables};
 
 /// Whether machine code is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Assembly {
     /// Without `ptxas` the build fails.
     #[default]

@@ -42,6 +42,9 @@ pub use image::Image;
 pub use images::{Assembly, Built, Images};
 pub use retrograph_bundle::BundleBuildError;
 
+/// The crate of SM targets and of errors of PTX.
+pub use retrograph_ptx as ptx;
+
 /// Compiles the examples of README.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

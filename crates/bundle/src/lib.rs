@@ -19,6 +19,9 @@ pub use digest::{Digest, digest_of};
 pub use index::{BundleEntry, IndexEntry};
 pub use regular_file::open_regular;
 
+/// The crate of SM targets.
+pub use retrograph_ptx as ptx;
+
 /// Compiles the example of README.md as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -69,6 +69,7 @@ pub(crate) fn read(
                 CacheState::Reused => format!("from {path}"),
                 CacheState::Built => format!("written to {path}"),
                 CacheState::Rebuilt(reason) => format!("written to {path} again: {reason}"),
+                _ => format!("in {path}"),
             },
         );
     }

@@ -206,6 +206,7 @@ fn told(ended: StopReason, tokenizer: &Tokenizer) -> String {
         StopReason::MaxTokens => "the maximum number of tokens".to_owned(),
         StopReason::CacheFull => "the KV cache is full; --max-length sets its capacity".to_owned(),
         StopReason::Callback => "interrupted".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 

@@ -115,7 +115,10 @@ pub(crate) fn of(error: &Error) -> String {
         Error::PromptTooLong { .. } => {
             "--max-length sets the maximum tokens of prompt and text together".to_owned()
         }
-        Error::OutOfMemory { reduce, .. } => reduced(*reduce).to_owned(),
+        Error::OutOfMemory { reduce, .. } => match reduced(*reduce) {
+            Some(hint) => hint.to_owned(),
+            None => return String::new(),
+        },
         Error::NotFinite { .. }
         | Error::HeldOutNotFinite { .. }
         | Error::StateNotFinite { .. }
@@ -142,15 +145,16 @@ pub(crate) fn of(error: &Error) -> String {
     format!("\nhint: {hint}")
 }
 
-fn reduced(reduce: Reduce) -> &'static str {
-    match reduce {
+fn reduced(reduce: Reduce) -> Option<&'static str> {
+    Some(match reduce {
         Reduce::Verification => "leave out --verify",
         Reduce::HeldOut => "leave out --holdout",
         Reduce::Batch => "give a smaller --batch or --seq",
         Reduce::Trained => "give --mode lora or a smaller --preset",
         Reduce::Model => "give --dtype bf16, --quantize nf4 or a smaller --preset",
         Reduce::Length => "give a smaller --max-length",
-    }
+        _ => return None,
+    })
 }
 
 /// Returns a hint with the options of the saved run, for the `saved` fields that differ.

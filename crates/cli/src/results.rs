@@ -134,6 +134,7 @@ impl Results<'_> {
                     done.and(events.as_mut().map_or(Ok(()), |file| file.held_out(&found)))
                 }
                 Event::NotSaved(error) => return steps.suspend(|| warn(error)),
+                _ => return,
             };
             steps.suspend(|| failures.warn(done));
         });

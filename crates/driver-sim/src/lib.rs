@@ -89,6 +89,11 @@ pub use retrograph_ptx_exec::memory::{Memory, MemoryError, POISON};
 pub use rule::Rule;
 pub use world::Simulator;
 
+/// The raw driver API, for the table and result codes.
+pub use retrograph_driver_sys as sys;
+/// The crate of fault sites.
+pub use retrograph_ptx_exec as ptx_exec;
+
 /// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -62,6 +62,8 @@ mod layout;
 pub mod layouts;
 mod library;
 mod load;
+#[doc(hidden)]
+pub mod loader;
 mod location;
 mod managed;
 mod memory;

@@ -1,9 +1,9 @@
 //! Finding the driver at run time.
 
-use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 
+use crate::loader::{message, tried_names};
 use crate::result::CUresult;
 use crate::table::DriverTable;
 
@@ -66,15 +66,6 @@ pub enum LoadError {
     },
 }
 
-/// The tried names, each with the reason of its failure.
-fn tried_names(tried: &[(String, String)]) -> String {
-    let texts = tried.iter().map(|(name, reason)| match reason.contains(name.as_str()) {
-        true => reason.clone(),
-        false => format!("{name}: {reason}"),
-    });
-    texts.collect::<Vec<_>>().join("; ")
-}
-
 impl DriverTable {
     /// Loads the NVIDIA driver of this machine.
     ///
@@ -103,7 +94,7 @@ impl DriverTable {
             match unsafe { open(name.as_ref()) } {
                 // SAFETY: a library of these names has functions of the driver's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },
-                Err(error) => tried.push(((*name).to_owned(), reason(&error))),
+                Err(error) => tried.push(((*name).to_owned(), message(&error))),
             }
         }
         Err(LoadError::NotFound { tried })
@@ -123,7 +114,7 @@ impl DriverTable {
         match unsafe { open(path) } {
             // SAFETY: the caller guarantees the signatures.
             Ok(library) => unsafe { Self::from_library(&name, library) },
-            Err(error) => Err(LoadError::NotFound { tried: vec![(name, reason(&error))] }),
+            Err(error) => Err(LoadError::NotFound { tried: vec![(name, message(&error))] }),
         }
     }
 
@@ -188,9 +179,4 @@ impl DriverTable {
 unsafe fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
     // SAFETY: passed on from the caller.
     unsafe { libloading::Library::new(path) }
-}
-
-/// Returns the message of the dynamic loader, which the error itself only carries as its source.
-fn reason(error: &libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -14,6 +14,7 @@ use crate::version::DriverVersion;
 
 /// The origin of the function table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// A driver library.
     Library {

@@ -130,6 +130,8 @@ pub use bytemuck;
 pub use retrograph_driver_sim as sim;
 /// The raw driver API, for handles and result codes.
 pub use retrograph_driver_sys as sys;
+/// The crate of SM targets.
+pub use retrograph_ptx as ptx;
 
 // Types that are `Sync`, and types that are only `Send`.
 const _: () = {

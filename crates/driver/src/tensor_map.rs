@@ -26,6 +26,7 @@ pub enum TensorMapType {
 
 /// The span in bytes within which 16-byte chunks of a box are swizzled in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TensorMapSwizzle {
     /// No swizzle.
     None,

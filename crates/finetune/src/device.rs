@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 
 /// The choice of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceChoice {
     /// The first device of the driver, or the simulated driver if there is none.
     #[default]

@@ -101,6 +101,17 @@ pub use tokenizer::{
 };
 pub use trainer::{DpoMetrics, Plan, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
+/// The crate of the element types bf16 and f16.
+pub use half;
+/// The crate of launches and their operands.
+pub use retrograph_kernels as kernels;
+/// The crate of devices, passes, programs and module caches.
+pub use retrograph_runtime as runtime;
+/// The crate of the dtypes of model files.
+pub use safetensors;
+/// The crate of the values in conversations.
+pub use serde_json;
+
 /// The README's example is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

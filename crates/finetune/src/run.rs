@@ -12,6 +12,7 @@ use crate::trainer::{StepMetrics, Trainer};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ending {
     /// All steps are done.
     Done,
@@ -23,6 +24,7 @@ pub enum Ending {
 
 /// An event of a run.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// A step has ended.
     Step(StepMetrics),

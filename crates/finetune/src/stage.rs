@@ -6,6 +6,7 @@ use crate::trainer::MemoryNeed;
 
 /// A stage of the start of a trainer or a generator, in this order.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Stage<'a> {
     /// The f16 copies of frozen weights do not fit in device memory. Each step splits the weights,
     /// which takes longer.

@@ -61,6 +61,11 @@ pub use pointer::{ArgumentTypes, Pointer};
 pub use signature::{RowKernel, Signature};
 pub use view::{Element, View};
 
+/// The crate of the trait `Pod`, for arguments and elements.
+pub use bytemuck;
+/// The crate of SM targets, and of the builder with which sources declare parameters.
+pub use retrograph_ptx as ptx;
+
 /// The README's example is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -69,6 +69,9 @@ pub use retrograph_ptx::{CannotRun, ImageForm, Reach, SmTarget};
 pub use tensor::{Nf4, Nf4Scales, Output, TensorView};
 pub use view::{Element, View};
 
+/// The crate of the element types bf16 and f16.
+pub use half;
+
 /// The example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -43,6 +43,9 @@ pub use calls::{VERSION, table};
 pub use comm::{RankState, ranks};
 pub use fault::{Fault, FaultKind, inject};
 
+/// The raw NCCL API, for the table and result codes.
+pub use retrograph_nccl_sys as nccl_sys;
+
 /// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,8 +1,9 @@
 //! Finding NCCL at run time.
 
-use std::error::Error as _;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
+
+use retrograph_driver_sys::loader::{message, tried_names};
 
 use crate::result::ncclResult_t;
 use crate::table::NcclTable;
@@ -70,14 +71,6 @@ impl LoadError {
     }
 }
 
-fn tried_names(tried: &[(String, String)]) -> String {
-    let texts = tried.iter().map(|(name, reason)| match reason.contains(name.as_str()) {
-        true => reason.clone(),
-        false => format!("{name}: {reason}"),
-    });
-    texts.collect::<Vec<_>>().join("; ")
-}
-
 /// Formats a version as major.minor.patch.
 fn dotted(version: i32) -> String {
     format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
@@ -97,7 +90,7 @@ impl NcclTable {
             match unsafe { libloading::Library::new(*name) } {
                 // SAFETY: a library of these names has functions of NCCL's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },
-                Err(error) => tried.push(((*name).to_owned(), reason(&error))),
+                Err(error) => tried.push(((*name).to_owned(), message(&error))),
             }
         }
         Err(LoadError::NotFound { tried })
@@ -117,7 +110,7 @@ impl NcclTable {
         match unsafe { libloading::Library::new(path) } {
             // SAFETY: the caller guarantees the signatures.
             Ok(library) => unsafe { Self::from_library(&name, library) },
-            Err(error) => Err(LoadError::NotFound { tried: vec![(name, reason(&error))] }),
+            Err(error) => Err(LoadError::NotFound { tried: vec![(name, message(&error))] }),
         }
     }
 
@@ -174,11 +167,6 @@ impl NcclTable {
         std::mem::forget(library);
         Ok(table)
     }
-}
-
-/// Returns the message of the dynamic loader, which the error itself only carries as its source.
-fn reason(error: &libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

@@ -107,6 +107,9 @@ pub use interpreter::HostIsa;
 pub use program::Program;
 pub use undefined::{ProxyMisuse, Undefined};
 
+/// The crate of modules, types and state spaces.
+pub use retrograph_ptx as ptx;
+
 /// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -30,6 +30,7 @@ pub const ELEMENT_TYPES: &[Type] = &[
 
 /// The shared-memory swizzle of the 16-byte pieces of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Swizzle {
     /// No swizzle.
     None,

@@ -47,6 +47,7 @@ pub struct SmTarget {
 
 /// The content of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ImageForm {
     /// Text, which the driver compiles for its device.
     Ptx,

@@ -88,6 +88,21 @@ pub use program::{
 };
 pub use retrograph_bundle::open_regular;
 
+/// The crate of the trait `Pod`, for buffers and arguments.
+pub use retrograph_driver::bytemuck;
+/// The simulator, for its configuration, diagnostics and injected failures.
+#[cfg(feature = "sim")]
+pub use retrograph_driver::sim;
+/// The crate of arguments, views and element types.
+pub use retrograph_kernel_abi as kernel_abi;
+/// The crate of kernels, their launches and errors.
+#[cfg(feature = "kernels")]
+pub use retrograph_kernels as kernels;
+/// The raw NCCL API, for the table.
+pub use retrograph_nccl_sys as nccl_sys;
+/// The crate of SM targets.
+pub use retrograph_ptx as ptx;
+
 // Types that other threads may share, and types that may only be sent to them.
 const _: () = {
     const fn is_send<T: Send>() {}

@@ -64,7 +64,6 @@ impl Rank {
     /// Opens the device of this rank.
     pub(crate) fn device(placement: &Placement, choice: DeviceChoice) -> Result<Device, CliError> {
         let choice = match choice {
-            DeviceChoice::Simulated => choice,
             // A launcher may make only its own GPU visible to each process.
             DeviceChoice::Auto => match Device::open(choice)? {
                 device if device.simulated => return Ok(device),
@@ -80,6 +79,7 @@ impl Rank {
                      out, or set CUDA_VISIBLE_DEVICES"
                 )));
             }
+            other => other,
         };
         Ok(Device::open(choice)?)
     }

@@ -43,6 +43,7 @@ impl Startup {
                 }
             }
             Stage::Built(report) => built(report),
+            _ => (),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::error::Result;
 
 /// The parameters of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NodeParams {
     /// A kernel launch.
     Kernel(KernelNodeParams),

@@ -6,6 +6,7 @@ use crate::config::UnknownChoice;
 
 /// A strategy under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BenchStrategy {
     /// Individual launches.
     Eager,

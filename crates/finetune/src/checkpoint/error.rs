@@ -122,6 +122,7 @@ fn other(pointer: &Path, newest: Option<&Path>) -> String {
 
 /// The checkpoint that remains if a run cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kept {
     /// No checkpoint was written.
     Nothing,

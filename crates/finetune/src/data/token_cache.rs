@@ -38,6 +38,7 @@ pub struct CacheUse {
 
 /// How a run got its cache file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CacheState {
     /// An earlier run built it.
     Reused,

@@ -2,6 +2,7 @@
 
 /// The part of a run to reduce first, so that it fits into device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reduce {
     /// The copies of the verification.
     Verification,

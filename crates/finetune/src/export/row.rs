@@ -10,6 +10,7 @@ use crate::config::UnknownChoice;
 
 /// The type of stored weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WeightType {
     /// f32.
     F32,

@@ -81,6 +81,7 @@ impl<'a> TextStream<'a> {
 
 /// The reason why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StopReason {
     /// A token that ends texts.
     Token(u32),

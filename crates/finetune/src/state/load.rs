@@ -12,6 +12,7 @@ use crate::init;
 use crate::parameters::{Chunk, Parameter, normed_weight};
 
 /// The source of the weights.
+#[non_exhaustive]
 pub enum Source<'a> {
     /// The base model of the plan; weights that it lacks come from the seed of the configuration.
     Seed,

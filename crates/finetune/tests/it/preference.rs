@@ -210,7 +210,7 @@ fn losses_fall(lora: LoraConfig, training: &Data, held_out: &Data) {
             let _ = first.get_or_insert(metrics);
         }
         Event::HeldOut(one) => found.push((one.loss, one.tokens)),
-        Event::NotSaved(error) => panic!("{error}"),
+        other => panic!("{other:?}"),
     })
     .unwrap();
     // Before training, the model is its reference.

@@ -15,6 +15,7 @@ pub static LR_SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |
 
 /// The shape of the decay of a learning rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decay {
     /// Half a period of a cosine: `f(p) = (1 + cos(π·p)) / 2`.
     #[default]

@@ -1,10 +1,9 @@
 //! FFI to cuBLAS: the functions in use, loading, and status codes.
 
-use std::error::Error as _;
 use std::ffi::{c_int, c_void};
 
 use retrograph_driver::{Error, Result};
-use retrograph_driver_sys::CUstream;
+use retrograph_driver_sys::{CUstream, loader};
 
 /// A `cublasHandle_t`.
 pub(super) type Handle = *mut c_void;
@@ -65,12 +64,13 @@ impl CublasTable {
     /// The library is cuBLAS: its initializers run, and its functions have these signatures.
     pub(super) unsafe fn open(name: &std::path::Path) -> Result<Self, String> {
         // SAFETY: passed on from the caller.
-        let library = unsafe { libloading::Library::new(name) }.map_err(reason)?;
+        let library =
+            unsafe { libloading::Library::new(name) }.map_err(|error| loader::message(&error))?;
         macro_rules! symbol {
             ($name:literal) => {
                 // SAFETY: the caller promises that a function of this name has the signature of
                 // the field that it is stored in.
-                *unsafe { library.get($name) }.map_err(reason)?
+                *unsafe { library.get($name) }.map_err(|error| loader::message(&error))?
             };
         }
         let table = Self {
@@ -86,11 +86,6 @@ impl CublasTable {
         std::mem::forget(library);
         Ok(table)
     }
-}
-
-/// Returns the message of the dynamic loader, which the error itself only carries as its source.
-fn reason(error: libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Converts the status of the function `call` into a result.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// The compiler of images that neither a bundle nor the cache on disk has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Compiler {
     /// The driver, in this process: one image after another.
     #[default]

@@ -15,6 +15,7 @@ use crate::pass::{CustomImage, CustomRequirement, ImageCode};
 
 /// The identity of an image on one device: an embedded one by name, a custom one by content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ImageKey {
     /// An image of `retrograph-kernels`, or the kernel that fetches step parameters.
     Embedded(&'static str),

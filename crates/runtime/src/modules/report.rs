@@ -10,6 +10,7 @@ use super::disk::DiskError;
 
 /// The source of a loaded image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// Loaded before.
     Memory,

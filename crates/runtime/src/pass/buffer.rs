@@ -51,6 +51,7 @@ impl fmt::Debug for BufferId {
 
 /// The provider and lifetime of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BufferKind {
     /// Bound when a program is built; holds its contents between steps.
     External,

@@ -26,6 +26,7 @@ pub struct CustomImage {
 
 /// The code of a [`CustomImage`].
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ImageCode {
     /// PTX, which is compiled unless a bundle or the cache on disk has its machine code.
     Ptx(Arc<str>),

@@ -24,6 +24,7 @@ use super::operation::Operation;
 
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reuse {
     /// Transients whose uses are already ordered by edges, so no edge is added.
     #[default]

@@ -34,6 +34,7 @@ impl fmt::Display for Strategy {
 
 /// How the strategy is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Policy {
     /// Chosen by the rules of this module. If a graph cannot be built, the program is eager and its
     /// report says why.
