@@ -4,8 +4,7 @@ use std::path::Path;
 
 use retrograph_finetune::{
     Adapter, ChatTemplate, DType, Device, Error, GenerationBatch, GenerationConfig, GenerationPlan,
-    Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Sampling, Source,
-    Stage, Tokenizer,
+    Generator, HubError, InferenceConfig, ModelDirectory, Sampling, Source, Stage, Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments, default_seq};
@@ -123,7 +122,8 @@ fn plan(
     model: ModelDirectory,
 ) -> Result<GenerationPlan, CliError> {
     let max_length = arguments.max_length.unwrap_or_else(|| default_seq(&model));
-    let options = GeneratorOptions { batch, ..arguments.inference.options(max_length, false) };
+    let mut options = arguments.inference.options(max_length, false);
+    options.batch = batch;
     let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)

@@ -34,8 +34,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     } else {
         config = with_used_patterns(config)?;
     }
-    let step = arguments.micro_batching.step(arguments.batch);
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step = arguments.micro_batching.step(arguments.batch);
     let plan = Plan::new(&config, options)?;
     let plan = plan.with_base(model).map_err(CliError::of_sequences)?;
     screen::run(&config);

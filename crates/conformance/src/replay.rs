@@ -121,14 +121,13 @@ pub fn play(scenario: &Scenario, images: &Path) -> Result<Played, String> {
 }
 
 fn play_along(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Result<Played, String> {
-    let devices = if scenario.is_without_devices() { 0 } else { Config::default().devices };
-    let config = Config {
-        threads: 1,
-        devices,
-        recorded_attributes: true,
-        attested_only: false,
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.threads = 1;
+    config.recorded_attributes = true;
+    config.attested_only = false;
+    if scenario.is_without_devices() {
+        config.devices = 0;
+    }
     let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
     let mut refused = Vec::new();
     let mut expected = trace.map(|trace| trace.steps.iter());

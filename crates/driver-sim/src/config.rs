@@ -47,6 +47,7 @@ pub enum Order {
 
 /// The configuration of a simulated machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// Number of devices, all alike.
     pub devices: usize,

@@ -8,7 +8,9 @@
 //! ```
 //! use retrograph_driver_sim::{Config, Simulator};
 //!
-//! let simulator = Simulator::new(Config { memory_bytes: 1 << 20, ..Config::default() })?;
+//! let mut config = Config::default();
+//! config.memory_bytes = 1 << 20;
+//! let simulator = Simulator::new(config)?;
 //! let driver = simulator.table();
 //! let (mut context, mut address, mut word) = (Default::default(), 0, 0u32);
 //! // SAFETY: every pointer is valid during its call.

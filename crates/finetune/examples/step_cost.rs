@@ -30,7 +30,7 @@ use retrograph_finetune::{
     TextData, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::{
-    BuildOptions, Controls, DeviceBuffer, Event, ModuleCache, PinnedBuffer, Policy, Program, Stream,
+    Controls, DeviceBuffer, Event, ModuleCache, PinnedBuffer, Policy, Program, Stream,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -201,8 +201,9 @@ fn main() -> Outcome<()> {
     let Options { raw, config, steps } = Options::parse()?;
     let device = Device::open(DeviceChoice::Auto)?;
     let modules = ModuleCache::new(&device.context);
-    let build = BuildOptions { policy: Policy::Manual, ..BuildOptions::default() };
-    let plan = Plan::new(&config, TrainerOptions { build, ..TrainerOptions::default() })?;
+    let mut options = TrainerOptions::default();
+    options.build.policy = Policy::Manual;
+    let plan = Plan::new(&config, options)?;
     let mut trainer = plan.start(&modules, Source::Seed, &mut |_| ())?;
     let text = TextData::from_bytes((0..4096_u32).map(|at| (at * 7 % 251) as u8).collect());
     // Values that change, as they do in training.

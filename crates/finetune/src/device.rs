@@ -138,7 +138,9 @@ mod tests {
 
     fn driver(major: u32, minor: u32) -> Driver {
         let compute_capability = (major, minor);
-        Driver::simulated(Config { compute_capability, ..Config::default() }).unwrap()
+        let mut config = Config::default();
+        config.compute_capability = compute_capability;
+        Driver::simulated(config).unwrap()
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         sizes: [Buckets; N],
         build: BuildOptions,
     ) -> Self {
-        let options = CacheOptions { build, ..CacheOptions::default() };
+        let mut options = CacheOptions::default();
+        options.build = build;
         let cache = ProgramCache::new(modules, sizes, options);
         Self { workload, prebuilt: None, cache, report: None }
     }

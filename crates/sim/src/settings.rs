@@ -46,43 +46,37 @@ impl Settings {
     }
 
     pub(crate) fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Self, BadSetting> {
-        let defaults = Config::default();
+        let mut config = Config::default();
         let reader = Reader { variable };
-        let config = Config {
-            devices: reader
-                .read("RETROGRAPH_SIM_DEVICES", "a number", number)?
-                .unwrap_or(defaults.devices),
-            memory_bytes: reader
-                .read("RETROGRAPH_SIM_MEMORY", "bytes, such as 512M or 4G", bytes)?
-                .unwrap_or(defaults.memory_bytes),
-            compute_capability: reader
-                .read("RETROGRAPH_SIM_CAPABILITY", "a version such as 9.0", version)?
-                .unwrap_or(defaults.compute_capability),
-            driver_version: reader
-                .read("RETROGRAPH_SIM_DRIVER", "a version such as 12.9", version)?
-                .map_or(defaults.driver_version, |(major, minor)| {
-                    (major * 1000 + minor * 10) as i32
-                }),
-            threads: reader
-                .read("RETROGRAPH_SIM_THREADS", "a number", number)?
-                .unwrap_or(defaults.threads),
-            order: reader
-                .read("RETROGRAPH_SIM_ORDER", "prompt or adversarial", |text| match text {
-                    "prompt" => Some(Order::Prompt),
-                    "adversarial" => Some(Order::Adversarial),
-                    _ => None,
-                })?
-                .unwrap_or(defaults.order),
-            seed: reader.read("RETROGRAPH_SIM_SEED", "a number", number)?.unwrap_or(defaults.seed),
-            detect_races: reader
-                .read("RETROGRAPH_SIM_RACES", "0 or 1", |text| match text {
-                    "0" => Some(false),
-                    "1" => Some(true),
-                    _ => None,
-                })?
-                .unwrap_or(defaults.detect_races),
-            ..defaults
-        };
+        config.devices =
+            reader.read("RETROGRAPH_SIM_DEVICES", "a number", number)?.unwrap_or(config.devices);
+        config.memory_bytes = reader
+            .read("RETROGRAPH_SIM_MEMORY", "bytes, such as 512M or 4G", bytes)?
+            .unwrap_or(config.memory_bytes);
+        config.compute_capability = reader
+            .read("RETROGRAPH_SIM_CAPABILITY", "a version such as 9.0", version)?
+            .unwrap_or(config.compute_capability);
+        config.driver_version = reader
+            .read("RETROGRAPH_SIM_DRIVER", "a version such as 12.9", version)?
+            .map_or(config.driver_version, |(major, minor)| (major * 1000 + minor * 10) as i32);
+        config.threads =
+            reader.read("RETROGRAPH_SIM_THREADS", "a number", number)?.unwrap_or(config.threads);
+        config.order = reader
+            .read("RETROGRAPH_SIM_ORDER", "prompt or adversarial", |text| match text {
+                "prompt" => Some(Order::Prompt),
+                "adversarial" => Some(Order::Adversarial),
+                _ => None,
+            })?
+            .unwrap_or(config.order);
+        config.seed =
+            reader.read("RETROGRAPH_SIM_SEED", "a number", number)?.unwrap_or(config.seed);
+        config.detect_races = reader
+            .read("RETROGRAPH_SIM_RACES", "0 or 1", |text| match text {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            })?
+            .unwrap_or(config.detect_races);
         let on_unsupported = reader
             .read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort or return", |text| match text {
                 "abort" => Some(OnUnsupported::Abort),

@@ -40,8 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         bundle.targets().iter().map(|it| it.to_string()).collect::<Vec<_>>()
     );
     // The simulator executes PTX, and machine code is for devices.
-    let bundles = if driver.is_simulated() { Vec::new() } else { vec![bundle] };
-    let cache = ModuleCache::with(&context, CacheOptions { bundles, ..CacheOptions::default() });
+    let mut options = CacheOptions::default();
+    options.bundles = if driver.is_simulated() { Vec::new() } else { vec![bundle] };
+    let cache = ModuleCache::with(&context, options);
     let modules = cache.prewarm(&pass.requirements(), |_| ())?;
     println!("the kernel came from: {}", modules.report().sources());
     let stream = Stream::new(&context)?;

@@ -5,9 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use retrograph_kernels::{Kernel, ParameterKind, images};
-use retrograph_runtime::modules::{
-    Bundle, CacheOptions, CompileOptions, Compiler, WorkerCommand, serve_compiler,
-};
+use retrograph_runtime::modules::{Bundle, CacheOptions, Compiler, WorkerCommand, serve_compiler};
 use retrograph_runtime::{
     Context, DeviceBuffer, DeviceIndex, Driver, Function, KernelArguments, KernelLaunch,
     LaunchGeometry, ModuleCache, Requirements, Stream, TensorMap,
@@ -90,10 +88,10 @@ pub(super) fn check(
     let simulated = context.driver().is_simulated();
     // A simulated driver executes no machine code.
     let bundle = arguments.bundle.as_ref().filter(|_| !simulated);
-    let bundles = bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
-    let compiler = if simulated { Compiler::Driver } else { name.compile_processes()? };
-    let warming = CompileOptions { compiler, ..CompileOptions::default() };
-    let cache = ModuleCache::with(&context, CacheOptions { bundles, compile: warming, disk: None });
+    let mut options = CacheOptions::default();
+    options.bundles = bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
+    options.compile.compiler = if simulated { Compiler::Driver } else { name.compile_processes()? };
+    let cache = ModuleCache::with(&context, options);
     let mut requirements = Requirements::default();
     retrograph_kernels::all().iter().for_each(|kernel| requirements.insert(kernel));
     let loading = bar(0, "load");

@@ -11,7 +11,7 @@ use retrograph_finetune::{
     TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
-use retrograph_runtime::modules::{Bundle, CacheDir, CacheOptions, CompileOptions, Compiler};
+use retrograph_runtime::modules::{Bundle, CacheDir, CacheOptions, Compiler};
 use serde_json::{Value, json};
 
 use super::{Arguments, Findings, bar};
@@ -97,23 +97,25 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let with = |options| ModuleCache::with(&context, options);
     // Includes opening the bundle.
     let started = Instant::now();
-    let by = |compiler| CompileOptions { compiler, ..CompileOptions::default() };
-    let options = match case {
-        "serial" => CacheOptions::default(),
+    let mut options = CacheOptions::default();
+    match case {
+        "serial" => (),
         "processes" => {
-            CacheOptions { disk, compile: by(device.compile_processes()?), ..Default::default() }
+            options.disk = disk;
+            options.compile.compiler = device.compile_processes()?;
         }
         "ptxas" => {
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
-            CacheOptions { disk, compile: by(Compiler::Ptxas(path)), ..Default::default() }
+            options.disk = disk;
+            options.compile.compiler = Compiler::Ptxas(path);
         }
-        "fill" | "disk" => CacheOptions { disk: filled, ..Default::default() },
+        "fill" | "disk" => options.disk = filled,
         "bundle" => {
             let path = arguments.bundle.as_ref().context("the case bundle needs --bundle")?;
-            CacheOptions { bundles: vec![Bundle::open(path)?], ..Default::default() }
+            options.bundles = vec![Bundle::open(path)?];
         }
         other => bail!("no case `{other}`"),
-    };
+    }
     let opened = started.elapsed();
     let cache = with(options);
     let warm = cache.prewarm(&training, |_| ())?;

@@ -25,13 +25,14 @@ fn an_embedded_image_is_prewarmed_from_its_bundle() {
     assert_eq!(text, SCALE);
 
     let bundle: &'static [u8] = fs::read(&built.bundle).unwrap().leak();
-    let bundles = vec![Bundle::from_static(bundle).unwrap()];
+    let mut options = CacheOptions::default();
+    options.bundles = vec![Bundle::from_static(bundle).unwrap()];
     let driver = Driver::simulated(Default::default()).unwrap();
     let context = Context::new(&driver, DeviceIndex(0)).unwrap();
     let image = CustomImage::ptx("scale", text);
     let mut requirements = Requirements::default();
     requirements.insert_custom(&image, "scale");
-    let cache = ModuleCache::with(&context, CacheOptions { bundles, ..Default::default() });
+    let cache = ModuleCache::with(&context, options);
     let warm = cache.prewarm(&requirements, |_| ()).unwrap();
     assert_eq!(warm.report().sources(), "1 bundle");
     assert!(warm.report().warnings.is_empty(), "{:?}", warm.report().warnings);

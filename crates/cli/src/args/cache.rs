@@ -111,14 +111,19 @@ impl CacheArguments {
         let bundles = bundles.chain((!device.simulated).then(Bundle::embedded));
         let bundles = bundles.collect::<Result<_, _>>()?;
         let choice = if device.simulated { DeviceChoice::Simulated } else { choice };
-        let warming = self.warming(choice)?;
-        Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, compile: warming }))
+        let mut options = CacheOptions::default();
+        options.bundles = bundles;
+        options.disk = disk;
+        options.compile = self.warming(choice)?;
+        Ok(ModuleCache::with(&device.context, options))
     }
 
     /// Fails if compiler processes are requested and the path of this program is unknown, or if
     /// the requested compiler cannot be started.
     fn warming(&self, device: DeviceChoice) -> Result<CompileOptions, CliError> {
-        let compiler = match &self.compile {
+        let mut options = CompileOptions::default();
+        options.workers = self.compile_workers;
+        options.compiler = match &self.compile {
             None if device == DeviceChoice::Simulated => Compiler::Driver,
             None => processes(device).unwrap_or_default(),
             Some(CompileChoice::Driver) => Compiler::Driver,
@@ -128,7 +133,7 @@ impl CacheArguments {
             }
             Some(CompileChoice::Processes) => processes(device).map_err(CliError::OwnProgram)?,
         };
-        Ok(CompileOptions { compiler, workers: self.compile_workers, ..CompileOptions::default() })
+        Ok(options)
     }
 }
 

@@ -74,8 +74,9 @@ impl DataArguments {
 
     /// Returns options for sequences of `seq` tokens, without held-out data.
     pub(crate) fn options(&self, seq: usize) -> SplitOptions {
-        let lengths = Lengths::new(seq, 1);
-        SplitOptions { lengths, packing: self.packing, holdout: 0.0, seed: 0 }
+        let mut options = SplitOptions::new(Lengths::new(seq, 1));
+        options.packing = self.packing;
+        options
     }
 }
 
@@ -145,8 +146,10 @@ impl HoldoutArguments {
 
     /// Adds the held-out fraction, the `seed` that selects it, and the sequence lengths to
     /// `options`.
-    pub(crate) fn options(&self, options: SplitOptions, seed: u64) -> SplitOptions {
-        let lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);
-        SplitOptions { lengths, holdout: self.holdout.unwrap_or(0.0), seed, ..options }
+    pub(crate) fn options(&self, mut options: SplitOptions, seed: u64) -> SplitOptions {
+        options.lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);
+        options.holdout = self.holdout.unwrap_or(0.0);
+        options.seed = seed;
+        options
     }
 }

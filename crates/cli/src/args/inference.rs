@@ -2,7 +2,6 @@
 
 use clap::Args;
 use retrograph_finetune::{DType, DeviceChoice, GeneratorOptions, parse_dtype};
-use retrograph_runtime::BuildOptions;
 
 use super::{CacheArguments, PrecisionArguments, StrategyArgument};
 
@@ -26,7 +25,10 @@ pub(crate) struct InferenceArguments {
 impl InferenceArguments {
     /// Returns the options of a generator whose KV cache holds `max_length` tokens.
     pub(crate) fn options(&self, max_length: usize, verify: bool) -> GeneratorOptions {
-        let build = BuildOptions { policy: self.strategy.policy(), ..BuildOptions::default() };
-        GeneratorOptions { max_length, batch: 1, cache: self.cache_dtype, build, verify }
+        let mut options = GeneratorOptions::new(max_length);
+        options.build.policy = self.strategy.policy();
+        options.cache = self.cache_dtype;
+        options.verify = verify;
+        options
     }
 }

@@ -26,8 +26,11 @@ impl MicroBatchArguments {
     /// Returns the options of a step that accumulates gradients of `batch` sequences at a time.
     pub(crate) fn step(self, batch: usize) -> StepOptions {
         let Self { grad_accumulation, interleave, recompute } = self;
-        let micro_batch = (grad_accumulation > 1).then_some(batch);
-        StepOptions { micro_batch, interleave, recompute, ..StepOptions::default() }
+        let mut options = StepOptions::default();
+        options.micro_batch = (grad_accumulation > 1).then_some(batch);
+        options.interleave = interleave;
+        options.recompute = recompute;
+        options
     }
 
     /// Returns the number of sequences per step. Saturates, so that a later check still fails.

@@ -325,13 +325,14 @@ impl FinetuneArguments {
 
     /// Returns the options of the training step.
     pub(crate) fn step(&self) -> StepOptions {
-        let preference = self.preference.config();
-        let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
         let RankArguments { ranks, bucket_size, .. } = self.ranks;
         let batch = self.micro_batch().div_ceil(ranks.world_size);
-        let bucket_bytes = bucket_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let step = self.micro_batching.step(batch);
-        StepOptions { packed, preference, ranks, bucket_bytes, ..step }
+        let mut step = self.micro_batching.step(batch);
+        step.preference = self.preference.config();
+        step.packed = step.preference.is_none() && self.data.packs(self.data_use.buckets);
+        step.ranks = ranks;
+        step.bucket_bytes = bucket_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        step
     }
 
     /// Returns the sequences per forward and backward pass, over all ranks.
@@ -341,12 +342,12 @@ impl FinetuneArguments {
 
     /// Returns the options of the trainer.
     pub(crate) fn options(&self) -> TrainerOptions {
-        TrainerOptions {
-            build: self.strategy.policy().into(),
-            verify: self.verify,
-            step: self.step(),
-            lengths: self.data_use.buckets as usize,
-        }
+        let mut options = TrainerOptions::default();
+        options.build.policy = self.strategy.policy();
+        options.verify = self.verify;
+        options.step = self.step();
+        options.lengths = self.data_use.buckets as usize;
+        options
     }
 
     /// Fails if `ranks` cannot have equal parts of a batch.

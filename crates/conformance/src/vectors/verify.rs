@@ -151,7 +151,8 @@ fn played<'a>(batch: &'a [(&'a Instance, Recorded)]) -> Vec<Played<'a>> {
 
 /// Runs instances on a simulator. The error has the simulator's diagnostics.
 pub(super) fn simulate(instances: &[&Instance]) -> Result<Vec<Vec<u64>>, String> {
-    let config = Config { threads: 1, ..Config::default() };
+    let mut config = Config::default();
+    config.threads = 1;
     let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
     run(simulator.table(), instances).map_err(|error| {
         let said: Vec<_> = simulator.diagnostics().iter().map(ToString::to_string).collect();

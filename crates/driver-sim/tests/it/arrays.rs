@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -424,7 +425,9 @@ fn graphs_copy_arrays_at_each_launch() {
 
 #[test]
 fn an_array_is_copied_on_its_own_device_only() {
-    let config = Config { devices: 2, memory_bytes: 1 << 20, ..Config::default() };
+    let mut config = Config::default();
+    config.devices = 2;
+    config.memory_bytes = 1 << 20;
     let machine = Machine::with(config);
     let (array, mut other) = (machine.array([4, 0, 0]), CUcontext::NULL);
     machine.fill_row(array, &[1, 2, 3, 4]);
@@ -442,7 +445,7 @@ fn an_array_is_copied_on_its_own_device_only() {
 
 #[test]
 fn arrays_of_a_context_end_with_it() {
-    let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.memory_bytes = 1 << 20));
     let before = machine.simulator.live();
     for _ in 0..3 {
         let mut context = CUcontext::NULL;

@@ -8,6 +8,7 @@ use CUdevice_attribute as A;
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 use crate::ptx;
 
@@ -375,14 +376,13 @@ fn pool_properties() -> CUmemPoolProps {
 
 /// A machine that also returns unattested errors.
 fn machine_of(major: u32, minor: u32, recorded_attributes: bool) -> Machine {
-    Machine::with(Config {
-        compute_capability: (major, minor),
-        recorded_attributes,
-        attested_only: false,
-        memory_bytes: 1 << 28,
-        threads: 1,
-        ..Config::default()
-    })
+    Machine::with(with(Config::default(), |it| {
+        it.compute_capability = (major, minor);
+        it.recorded_attributes = recorded_attributes;
+        it.attested_only = false;
+        it.memory_bytes = 1 << 28;
+        it.threads = 1;
+    }))
 }
 
 #[test]
@@ -444,7 +444,10 @@ fn memory_is_not_shared_with_other_processes_or_cards() {
 #[test]
 fn an_atomic_operation_on_peer_memory_is_atomic() {
     use CUdevice_P2PAttribute as P;
-    let config = Config { devices: 2, memory_bytes: 1 << 24, threads: 2, ..Config::default() };
+    let mut config = Config::default();
+    config.devices = 2;
+    config.memory_bytes = 1 << 24;
+    config.threads = 2;
     let machine = Machine::with(config);
     let mut other = CUcontext::NULL;
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);

@@ -245,7 +245,9 @@ fn bad_arguments_change_nothing() {
 
 #[test]
 fn a_driver_of_12_1_has_no_flags() {
-    let config = Config { driver_version: 12010, attested_only: false, ..Config::default() };
+    let mut config = Config::default();
+    config.driver_version = 12010;
+    config.attested_only = false;
     let machine = Machine::with(config);
     let flags = S::CU_COREDUMP_GENERATION_FLAGS;
     assert_eq!(machine.set_core_dump(Scope::Process, flags, vec![0; 4]), INVALID_VALUE);

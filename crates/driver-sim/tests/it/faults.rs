@@ -3,6 +3,7 @@
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 use crate::ptx;
 
@@ -73,7 +74,7 @@ fn misaligned_accesses_and_traps_have_their_codes() {
 #[test]
 fn detected_races_are_undefined_behaviour() {
     for detect_races in [false, true] {
-        let machine = Machine::with(Config { detect_races, ..Config::default() });
+        let machine = Machine::with(with(Config::default(), |it| it.detect_races = detect_races));
         let (mut word, mut digit, stream) = (machine.zero(), 1u32, machine.stream());
         let function = machine.function(c"append");
         let mut list = [(&raw mut word).cast(), (&raw mut digit).cast()];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use retrograph_driver_sim::{Config, DiagnosticKind, Order};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -101,7 +102,10 @@ unsafe extern "C" fn wait_and_count(data: *mut c_void) {
 #[test]
 fn a_host_function_may_wait_for_the_thread_that_queries() {
     for order in [Order::Adversarial, Order::Prompt] {
-        let config = Config { memory_bytes: 1 << 24, threads: 1, order, ..Config::default() };
+        let mut config = Config::default();
+        config.memory_bytes = 1 << 24;
+        config.threads = 1;
+        config.order = order;
         let machine = Machine::with(config);
         let stream = machine.stream();
         let (sender, receiver) = channel::<()>();
@@ -274,7 +278,11 @@ impl Machine {
 }
 
 fn machine_in(order: Order) -> Machine {
-    Machine::with(Config { memory_bytes: 1 << 24, threads: 1, order, ..Config::default() })
+    Machine::with(with(Config::default(), |it| {
+        it.memory_bytes = 1 << 24;
+        it.threads = 1;
+        it.order = order;
+    }))
 }
 
 #[test]

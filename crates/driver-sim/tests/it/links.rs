@@ -237,7 +237,8 @@ fn a_function_with_another_signature_than_its_declaration_is_not_simulated() {
 fn a_linker_accepts_each_target_of_its_device() {
     use CUjit_target as T;
     let taken = |target: CUjit_target, compute_capability| {
-        let config = retrograph_driver_sim::Config { compute_capability, ..Default::default() };
+        let mut config = retrograph_driver_sim::Config::default();
+        config.compute_capability = compute_capability;
         let machine = Machine::with(config);
         let mut options = [CUjit_option::CU_JIT_TARGET];
         let mut values = [std::ptr::without_provenance_mut::<c_void>(target.0 as usize)];

@@ -34,19 +34,32 @@ pub(crate) struct Machine {
     pub(crate) module: CUmodule,
 }
 
+/// Returns `config` after `change`.
+pub(crate) fn with(mut config: Config, change: impl FnOnce(&mut Config)) -> Config {
+    change(&mut config);
+    config
+}
+
+/// The configuration of a small machine.
+fn small() -> Config {
+    with(Config::default(), |it| {
+        it.memory_bytes = 1 << 24;
+        it.threads = 1;
+    })
+}
+
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self::with(Config { memory_bytes: 1 << 24, threads: 1, ..Config::default() })
+        Self::with(small())
     }
 
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self::with(Config { seed, memory_bytes: 1 << 24, threads: 1, ..Config::default() })
+        Self::with(with(small(), |it| it.seed = seed))
     }
 
     /// Errors need no recorded trace.
     pub(crate) fn trusting() -> Self {
-        let config = Config { memory_bytes: 1 << 24, threads: 1, ..Config::default() };
-        Self::with(Config { attested_only: false, ..config })
+        Self::with(with(small(), |it| it.attested_only = false))
     }
 
     pub(crate) fn with(config: Config) -> Self {

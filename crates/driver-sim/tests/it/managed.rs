@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use retrograph_driver_sim::{Config, DiagnosticKind, POISON};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -67,7 +68,7 @@ fn host_and_device_see_the_same_words() {
 
 #[test]
 fn every_device_sees_it() {
-    let machine = Machine::with(Config { devices: 2, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.devices = 2));
     let words = managed(&machine, &[1]);
     let mut other = CUcontext::NULL;
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);

@@ -3,6 +3,7 @@
 use retrograph_driver_sim::{Config, POISON};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -18,7 +19,7 @@ fn free_bytes(machine: &Machine) -> usize {
 
 #[test]
 fn memory_runs_out_and_is_freed() {
-    let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.memory_bytes = 1 << 20));
     let (free, mut first, mut second) = (free_bytes(&machine), 0, 0);
     assert_eq!(cu!(machine, cuMemAlloc_v2(&mut first, free)), SUCCESS);
     assert_eq!(free_bytes(&machine), 0);

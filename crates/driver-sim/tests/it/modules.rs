@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_void};
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 use crate::ptx;
 
@@ -36,7 +37,9 @@ fn load_logged(machine: &Machine, image: &CStr, capacity: usize) -> (CUresult, S
 #[test]
 fn versions_beyond_the_driver_and_targets_beyond_the_device_are_refused() {
     let load = |driver_version, compute_capability, version, target| {
-        let config = Config { driver_version, compute_capability, ..Config::default() };
+        let mut config = Config::default();
+        config.driver_version = driver_version;
+        config.compute_capability = compute_capability;
         Machine::with(config).load(&ptx::small(version, target)).map(|_| ())
     };
     let (version, target) =
@@ -143,7 +146,9 @@ fn functions_return_their_parameters_and_attributes() {
 #[test]
 fn optional_functions_depend_on_the_version() {
     let table = |driver_version| {
-        *Machine::with(Config { driver_version, ..Config::default() }).simulator.table()
+        *Machine::with(with(Config::default(), |it| it.driver_version = driver_version))
+            .simulator
+            .table()
     };
     assert!(table(12000).cuFuncGetParamInfo.is_none());
     assert!(table(12030).cuFuncGetName.is_some() && table(12030).cuFuncGetParamInfo.is_none());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use retrograph_driver_sim::{Config, DiagnosticKind, Order};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -166,7 +167,12 @@ fn the_first_query_of_an_event_is_not_ready_and_the_second_is() {
 
 fn prompt(seed: u64) -> Machine {
     let order = Order::Prompt;
-    Machine::with(Config { order, seed, memory_bytes: 1 << 24, threads: 1, ..Config::default() })
+    Machine::with(with(Config::default(), |it| {
+        it.order = order;
+        it.seed = seed;
+        it.memory_bytes = 1 << 24;
+        it.threads = 1;
+    }))
 }
 
 #[test]

@@ -3,19 +3,19 @@
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
 /// Two devices. The first context is current, and the second is returned.
 fn two() -> (Machine, CUcontext) {
-    let machine = Machine::with(Config {
-        devices: 2,
-        memory_bytes: 1 << 24,
-        threads: 1,
-        attested_only: false,
-        ..Config::default()
-    });
+    let machine = Machine::with(with(Config::default(), |it| {
+        it.devices = 2;
+        it.memory_bytes = 1 << 24;
+        it.threads = 1;
+        it.attested_only = false;
+    }));
     let mut other = CUcontext::NULL;
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);
     (machine, other)

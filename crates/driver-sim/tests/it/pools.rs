@@ -3,6 +3,7 @@
 use retrograph_driver_sim::Config;
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -104,7 +105,7 @@ fn high_watermarks_reset_to_current_values() {
 
 #[test]
 fn a_refused_allocation_changes_nothing() {
-    let machine = Machine::with(Config { memory_bytes: 1 << 28, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.memory_bytes = 1 << 28));
     let (stream, pool) = (machine.stream(), machine.pool(1));
     let (mut address, nowhere) = (7, std::ptr::null_mut());
     let most = CHUNK as usize + 1;
@@ -140,7 +141,7 @@ fn a_destroyed_pool_is_not_the_pool_of_a_device() {
 
 #[test]
 fn a_pool_belongs_to_one_device() {
-    let machine = Machine::with(Config { devices: 2, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.devices = 2));
     let pool = machine.pool(0);
     assert_eq!(cu!(machine, cuDeviceSetMemPool(1, pool)), INVALID_VALUE);
     let (mut flags, mut place) = (CUmemAccess_flags(9), CUmemLocation::default());

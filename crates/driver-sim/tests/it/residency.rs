@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_void};
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 
 /// The first thread of each block adds 1 to a counter, and waits until every block has done so.
@@ -37,7 +38,7 @@ WAIT:
 
 /// Runs blocks that wait for all others. Returns the undefined behaviour.
 fn meet(blocks: u32, threads: u32, shared_bytes: u32) -> Vec<String> {
-    let machine = Machine::with(Config { threads: 1, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.threads = 1));
     let module = machine.load(MEET).unwrap();
     let (mut function, none) = (CUfunction::NULL, std::ptr::null_mut());
     let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"meet".as_ptr()));

@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 use retrograph_driver_sim::Config;
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu, cu_optional};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -98,7 +99,7 @@ fn groups_have_at_least_the_count_in_multiples_of_the_alignment() {
 
 #[test]
 fn devices_of_capability_8_have_smaller_groups() {
-    let machine = Machine::with(Config { compute_capability: (8, 0), ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.compute_capability = (8, 0)));
     let all = sm(&machine.multiprocessors());
     assert_eq!((all.minSmPartitionSize, all.smCoscheduledAlignment), (4, 2));
     let (groups, count, _) = machine.split(40, 1, 0).expect("groups");
@@ -107,7 +108,7 @@ fn devices_of_capability_8_have_smaller_groups() {
 
 #[test]
 fn a_driver_of_12_4_returns_only_the_count() {
-    let machine = Machine::with(Config { driver_version: 12040, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| it.driver_version = 12040));
     let expected = CUdevSmResource { smCount: 132, ..CUdevSmResource::default() };
     assert_eq!(sm(&machine.multiprocessors()), expected);
     let (groups, count, _) = machine.split(1, 9, 0).expect("a group");

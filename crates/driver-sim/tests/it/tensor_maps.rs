@@ -58,7 +58,9 @@ fn an_encoded_map_decodes_to_its_parameters() {
 fn a_map_that_hardware_cannot_use_is_refused_with_the_reason() {
     for (address, columns, reason) in [(0x1008, 64, "address"), (0x1000, 72, "swizzle")] {
         // No recorded trace shows these errors yet.
-        let config = Config { attested_only: false, memory_bytes: 1 << 24, ..Config::default() };
+        let mut config = Config::default();
+        config.attested_only = false;
+        config.memory_bytes = 1 << 24;
         let machine = Machine::with(config);
         let refused = encode(&machine, address, columns);
         assert_eq!(refused, Err(CUresult::CUDA_ERROR_INVALID_VALUE));

@@ -3,6 +3,7 @@
 use retrograph_driver_sim::{Config, SimError, Simulator};
 use retrograph_driver_sys::*;
 
+use crate::machine::with;
 use crate::machine::{Machine, cu};
 use crate::ptx;
 
@@ -45,7 +46,7 @@ fn nothing_works_before_initialization_and_without_a_context() {
 
 #[test]
 fn a_machine_without_devices_reports_none() {
-    let simulator = Simulator::new(Config { devices: 0, ..Config::default() }).unwrap();
+    let simulator = Simulator::new(with(Config::default(), |it| it.devices = 0)).unwrap();
     // SAFETY: the call takes no pointer.
     assert_eq!(unsafe { (simulator.table().cuInit)(0) }, CUresult::CUDA_ERROR_NO_DEVICE);
 }
@@ -54,26 +55,29 @@ fn a_machine_without_devices_reports_none() {
 fn an_invalid_configuration_is_refused_with_the_field_name() {
     let default = Config::default;
     let configs = [
-        ("threads", Config { threads: 0, ..default() }),
-        ("devices", Config { devices: 65, ..default() }),
-        ("driver_version", Config { driver_version: i32::MIN, ..default() }),
-        ("driver_version", Config { driver_version: 13060, ..default() }),
-        ("memory_bytes", Config { memory_bytes: (1 << 38) + 1, ..default() }),
-        ("compute_capability", Config { compute_capability: (100, 0), ..default() }),
-        ("compute_capability", Config { compute_capability: (9, u32::MAX), ..default() }),
+        ("threads", with(default(), |it| it.threads = 0)),
+        ("devices", with(default(), |it| it.devices = 65)),
+        ("driver_version", with(default(), |it| it.driver_version = i32::MIN)),
+        ("driver_version", with(default(), |it| it.driver_version = 13060)),
+        ("memory_bytes", with(default(), |it| it.memory_bytes = (1 << 38) + 1)),
+        ("compute_capability", with(default(), |it| it.compute_capability = (100, 0))),
+        ("compute_capability", with(default(), |it| it.compute_capability = (9, u32::MAX))),
     ];
     for (name, config) in configs {
         let error = Simulator::new(config).unwrap_err();
         assert!(matches!(&error, SimError::InvalidConfig { field, .. } if *field == name));
         assert!(error.to_string().contains(&format!("cannot have {name} = ")), "{error}");
     }
-    assert!(Simulator::new(Config { memory_bytes: u64::MAX, ..default() }).is_err());
+    assert!(Simulator::new(with(default(), |it| it.memory_bytes = u64::MAX)).is_err());
 }
 
 #[test]
 fn the_largest_machine_refuses_larger_allocations() {
     let (memory_bytes, compute_capability) = (1 << 38, (99, 9));
-    let machine = Machine::with(Config { memory_bytes, compute_capability, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| {
+        it.memory_bytes = memory_bytes;
+        it.compute_capability = compute_capability;
+    }));
     for bytes in [usize::MAX, usize::MAX - 7, 1 << 39] {
         let code = cu!(machine, cuMemAlloc_v2(&mut 0, bytes));
         assert_eq!(code, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "{bytes}");
@@ -82,7 +86,10 @@ fn the_largest_machine_refuses_larger_allocations() {
 
 #[test]
 fn devices_are_named_as_simulated_and_have_their_own_memory() {
-    let machine = Machine::with(Config { devices: 2, memory_bytes: 1 << 20, ..Config::default() });
+    let machine = Machine::with(with(Config::default(), |it| {
+        it.devices = 2;
+        it.memory_bytes = 1 << 20;
+    }));
     let mut name = [0; 64];
     assert_eq!(cu!(machine, cuDeviceGetName(name.as_mut_ptr(), 64, 1)), SUCCESS);
     let text: String =

@@ -7,6 +7,7 @@ use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, MemoryPool, P
 use retrograph_driver_sim::Config;
 
 use crate::device::{Device, capture_fill, device, device_of, simulated};
+use retrograph_test_support::with;
 
 #[test]
 fn uploads_and_downloads_round_trip() {
@@ -73,7 +74,7 @@ fn a_buffer_may_be_empty() {
 
 #[test]
 fn memory_that_does_not_fit_is_refused_with_the_numbers() {
-    let driver = simulated(Config { memory_bytes: 64 << 20, ..Config::default() });
+    let driver = simulated(with(Config::default(), |it| it.memory_bytes = 64 << 20));
     let device = device_of(&driver);
     let error = DeviceBuffer::<f32>::zeroed(&device.context, 32 << 20).unwrap_err();
     let Error::OutOfMemory { requested, free, total } = error else { panic!("{error}") };
@@ -121,7 +122,7 @@ fn pinned_memory_is_a_slice_that_copies_go_through() {
 
 #[test]
 fn objects_of_different_contexts_cannot_be_combined() {
-    let driver = simulated(Config { devices: 2, ..Config::default() });
+    let driver = simulated(with(Config::default(), |it| it.devices = 2));
     let device = device_of(&driver);
     let other = Context::new(&driver, DeviceIndex(1)).unwrap();
     let buffer = DeviceBuffer::<u32>::zeroed(&other, 1).unwrap();

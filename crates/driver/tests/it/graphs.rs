@@ -10,6 +10,7 @@ use retrograph_driver_sys::CUDA_MEMCPY3D;
 
 use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, load};
+use retrograph_test_support::with;
 
 /// A fill of one whole buffer.
 fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> MemsetParams {
@@ -240,7 +241,7 @@ fn a_graph_can_be_drawn() {
 
 #[test]
 fn graphs_of_different_contexts_cannot_be_combined() {
-    let driver = simulated(Config { devices: 2, ..Config::default() });
+    let driver = simulated(with(Config::default(), |it| it.devices = 2));
     let here = Context::new(&driver, DeviceIndex(0)).unwrap();
     let there = Context::new(&driver, DeviceIndex(1)).unwrap();
     let mut graph = Graph::new(&here).unwrap();

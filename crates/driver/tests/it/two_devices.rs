@@ -10,6 +10,7 @@ use retrograph_driver::{
 use retrograph_driver_sim::{Config, Simulator};
 
 use crate::device::{Device, device_of, driver_of, two_devices};
+use retrograph_test_support::with;
 
 /// Captures a fill on `stream` after `meanwhile`, replays it and checks that it has run.
 fn capture_after(stream: &Stream, meanwhile: impl FnOnce(&mut Capturing<'_>)) {
@@ -82,7 +83,7 @@ fn releases_of_another_device_wait_for_the_last_of_nested_captures() {
 
 #[test]
 fn a_context_neither_begins_nor_ends_in_a_capture() {
-    let simulator = Arc::new(Simulator::new(Config { devices: 2, ..Config::default() }).unwrap());
+    let simulator = Arc::new(Simulator::new(with(Config::default(), |it| it.devices = 2)).unwrap());
     let driver = driver_of(&simulator).unwrap();
     let here = device_of(&driver);
     let open = || Context::new(&driver, DeviceIndex(1));

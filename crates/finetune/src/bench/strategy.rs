@@ -42,17 +42,18 @@ impl BenchStrategy {
     }
 
     pub(super) fn build(self) -> BuildOptions {
-        let policy = match self {
+        let mut build = BuildOptions::default();
+        build.policy = match self {
             Self::Eager => Policy::Eager,
             Self::Capture => Policy::Capture,
             Self::Manual | Self::ManualWithoutPdl | Self::ManualWithoutPriorities => Policy::Manual,
         };
-        let pdl = match self {
+        build.pdl = match self {
             Self::ManualWithoutPdl => PdlMode::Never,
             _ => PdlMode::default(),
         };
-        let uniform_priority = self == Self::ManualWithoutPriorities;
-        BuildOptions { policy, pdl, uniform_priority, ..BuildOptions::default() }
+        build.uniform_priority = self == Self::ManualWithoutPriorities;
+        build
     }
 }
 

@@ -19,6 +19,7 @@ const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 
 /// Options of reading and splitting data.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SplitOptions {
     /// Tokens per sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
@@ -84,6 +85,11 @@ impl<'a> DataFile<'a> {
 }
 
 impl SplitOptions {
+    /// Returns options that hold nothing out, with the default packing of `lengths`.
+    pub fn new(lengths: Lengths) -> Self {
+        Self { lengths, packing: None, holdout: 0.0, seed: 0 }
+    }
+
     /// Reads one text. The end of the text is held out.
     ///
     /// # Errors

@@ -23,7 +23,8 @@ use crate::error::{Error, Result};
 /// };
 ///
 /// let config = InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32);
-/// let options = GeneratorOptions { batch: 2, ..GeneratorOptions::new(64) };
+/// let mut options = GeneratorOptions::new(64);
+/// options.batch = 2;
 /// let device = Device::open(DeviceChoice::Simulated)?;
 /// let plan = GenerationPlan::new(&config, options)?;
 /// let generator = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;

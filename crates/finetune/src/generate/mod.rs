@@ -61,6 +61,7 @@ use workload::GenerationWorkload;
 
 /// Options of a generator. Only the dtype of the KV cache changes the text.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct GeneratorOptions {
     /// Maximum tokens of prompt and text together: the capacity of the KV cache, from 2 to
     /// [`GeneratorOptions::MAX_LENGTH`].
@@ -120,18 +121,19 @@ impl Generator {
         state: ModelState,
         options: GeneratorOptions,
     ) -> Result<Self> {
-        let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
+        let GeneratorOptions { max_length: capacity, mut build, verify, .. } = options;
         let cache_dtype = options.cache_dtype(config);
         let rotary = RotaryTables::new(stream, &config.model, capacity)?;
         // Verification must detect reads of memory that the step has not written.
-        let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
+        build.nan_transients |= verify;
         let programs = |sizes: &Sizes, build| {
             let (state, rotary) = (state.clone(), rotary.clone());
             let workload = GenerationWorkload::new(stream, config, sizes.clone(), state, rotary)?;
             Ok::<_, crate::Error>(Programs::new(workload, modules, sizes.buckets(), build))
         };
         let verified = |sizes: Sizes| {
-            let eager = BuildOptions { policy: Policy::Eager, ..build };
+            let mut eager = build;
+            eager.policy = Policy::Eager;
             let eager = verify.then(|| programs(&sizes, eager)).transpose()?;
             Ok::<_, crate::Error>(Verified::new(programs(&sizes, build)?, eager))
         };

@@ -50,6 +50,7 @@ pub use member::{ProcessGroup, WeakGroup};
 
 /// Limits of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupOptions {
     /// How long ranks wait for each other at the start.
     pub join_timeout: Duration,

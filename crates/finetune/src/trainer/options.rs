@@ -6,6 +6,7 @@ use crate::model::StepOptions;
 
 /// Options of a trainer. Only micro-batches and lengths change the results, and only by rounding.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct TrainerOptions {
     /// Strategy and memory reuse of the programs.
     pub build: BuildOptions,

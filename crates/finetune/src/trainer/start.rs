@@ -261,8 +261,8 @@ impl Plan {
     /// With verification, transients start as NaN, so that a read before a write changes the
     /// results.
     fn build_options(&self) -> BuildOptions {
-        let nan_transients = self.options.build.nan_transients || self.options.verify;
-        let mut build = BuildOptions { nan_transients, ..self.options.build };
+        let mut build = self.options.build;
+        build.nan_transients |= self.options.verify;
         if self.options.step.saves_memory() {
             // Otherwise operations that can run concurrently would not share memory.
             build.reuse = build.reuse.or(Some(Reuse::Full));
@@ -302,7 +302,8 @@ impl Plan {
         if !self.options.verify {
             return Ok(None);
         }
-        let build = BuildOptions { policy: Policy::Eager, ..self.build_options() };
+        let mut build = self.build_options();
+        build.policy = Policy::Eager;
         self.programs(stream, modules, rotary, state.duplicate(stream)?, build).map(Some)
     }
 }

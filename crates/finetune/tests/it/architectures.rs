@@ -165,12 +165,9 @@ fn matches_reference(mut config: TrainingConfig) {
 }
 
 fn batch_matches_reference(config: &TrainingConfig, batch: &Batch) {
-    let step = StepOptions {
-        gradients: GradientOwner::External,
-        packed: batch.positions.is_some(),
-        ..StepOptions::default()
-    };
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.gradients = GradientOwner::External;
+    options.step.packed = batch.positions.is_some();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(config, options).unwrap();
     let source = Source::Values(&mut values);
@@ -295,7 +292,8 @@ fn gemma_in_bf16_stays_near_the_reference() {
         let reference = all.iter().map(|one| (one.name.clone(), value(one))).collect();
         let batch = batch(&config, 0);
         let expected = Reference { config: &config, weights: &reference }.loss(&batch);
-        let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = true;
         let plan = Plan::new(&config, options).unwrap();
         let mut values = |parameter: &Parameter| Ok(weights(parameter));
         let source = Source::Values(&mut values);

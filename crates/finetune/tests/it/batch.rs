@@ -8,6 +8,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Policy};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::dora::DORA;
@@ -16,7 +17,7 @@ use crate::golden::{config, weights};
 use crate::models::LORA;
 
 fn options(batch: usize, max_length: usize) -> GeneratorOptions {
-    GeneratorOptions { batch, ..GeneratorOptions::new(max_length) }
+    with(GeneratorOptions::new(max_length), |it| it.batch = batch)
 }
 
 fn batch(config: &TrainingConfig, options: GeneratorOptions) -> GenerationBatch {
@@ -187,8 +188,11 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
     let (asked, config) = (&asked()[..4], config(LORA));
     let mut all = Vec::new();
     for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
-        let build = BuildOptions { policy, ..BuildOptions::default() };
-        let options = GeneratorOptions { build, verify: true, ..options(2, 40) };
+        let mut build = BuildOptions::default();
+        build.policy = policy;
+        let mut options = options(2, 40);
+        options.build = build;
+        options.verify = true;
         let mut batch = batch(&config, options);
         all.push(run(&mut batch, asked));
         assert!(batch.generator().verified_steps() > 12);
@@ -298,7 +302,8 @@ fn a_text_without_logits_ends_and_says_where() {
 #[test]
 fn all_memory_of_a_batch_is_planned() {
     let config = config(LORA);
-    let options = GeneratorOptions { cache: Some(DType::Bf16), ..options(3, 300) };
+    let mut options = options(3, 300);
+    options.cache = Some(DType::Bf16);
     let plan = GenerationPlan::new(&(&config).into(), options).unwrap();
     let need = plan.memory();
     let mut batch = batch(&config, options);

@@ -51,7 +51,8 @@ fn a_header_without_micro_batches_means_none() {
     let header: Header = serde_json::from_value(json).unwrap();
     let config = config(Mode::Full, 4);
     let require = |interleave| {
-        let options = StepOptions { interleave, ..StepOptions::default() };
+        let mut options = StepOptions::default();
+        options.interleave = interleave;
         header.require_micro_batches(&options, &config)
     };
     require(None).unwrap();

@@ -7,6 +7,7 @@ use retrograph_finetune::data::{
     Example, Examples, IGNORED_TARGET, JsonlLimits, Layout, Lengths, Tally, TextData, read_jsonl,
 };
 use retrograph_finetune::{Data, DataError, DataFile, Error, SplitOptions, Tokenizer};
+use retrograph_test_support::with;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -328,7 +329,8 @@ fn examples_are_packed_unless_disabled_or_sequences_have_several_lengths() {
     let path = place.file(&json!({ "prompt": "a", "completion": "b" }).to_string());
     let packed = |count, packing| {
         let lengths = Lengths::new(8, count);
-        let options = SplitOptions { lengths, packing, holdout: 0.0, seed: 0 };
+        let mut options = SplitOptions::new(lengths);
+        options.packing = packing;
         let split =
             options.jsonl(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ()).unwrap();
         split.training.is_packed()
@@ -374,8 +376,11 @@ fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
         .collect();
     let path = place.file(&lines.join("\n"));
     let split = |holdout: f64, seed: u64| {
-        let options =
-            SplitOptions { lengths: Lengths::new(4, 1), packing: Some(false), holdout, seed };
+        let options = with(SplitOptions::new(Lengths::new(4, 1)), |it| {
+            it.packing = Some(false);
+            it.holdout = holdout;
+            it.seed = seed;
+        });
         options.jsonl(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ())
     };
     let texts = |data: &Data| -> Vec<String> {
@@ -407,7 +412,8 @@ fn errors_of_a_text_name_its_file() {
         let path = place.0.path().join("named");
         fs::write(&path, bytes).unwrap();
         let lengths = Lengths::new(4, 1);
-        let options = SplitOptions { lengths, packing: None, holdout, seed: 0 };
+        let mut options = SplitOptions::new(lengths);
+        options.holdout = holdout;
         options.text(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ())
     };
     let text = |bytes: &[u8]| read(bytes, 0.0).unwrap().training;
@@ -430,8 +436,10 @@ fn errors_of_a_text_name_its_file() {
 fn the_end_of_a_text_is_held_out() {
     let place = Place::chatml();
     let path = place.file(&"the cat ".repeat(50));
-    let options =
-        SplitOptions { lengths: Lengths::new(4, 1), packing: None, holdout: 0.2, seed: 0 };
+    let options = with(SplitOptions::new(Lengths::new(4, 1)), |it| {
+        it.packing = None;
+        it.holdout = 0.2;
+    });
     let split = options.text(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ()).unwrap();
     let (Data::Text(training), Some(Data::Text(held_out))) = (split.training, split.held_out)
     else {

@@ -13,6 +13,7 @@ use retrograph_finetune::{
 };
 use retrograph_nccl_sys::NCCL_CTA_POLICY_ZERO;
 use retrograph_runtime::{Ranks, Strategy};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::dora::DORA;
@@ -132,8 +133,8 @@ fn two_devices_learn_preferences_as_one_does() {
     let mode = Mode::Lora(LoraConfig { norms: false, ..LORA.lora().unwrap() });
     let config = batch_of(mode, Precision::F32, 4);
     let preference = Some(DpoConfig::new(0.5));
-    let step = StepOptions { preference, ..StepOptions::default() };
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.preference = preference;
     let data = Data::from(text());
     let [found, expected] = on_one_and_many(&config, &data, 2, options);
     // Log-ratios are differences of sums, which magnifies the rounding.
@@ -156,8 +157,8 @@ fn two_devices_learn_preferences_as_one_does() {
     }
     // Each rank has whole pairs.
     let odd = TrainingConfig { batch: 6, ..config };
-    let ranks = Ranks { rank: 0, world_size: 2 };
-    let error = StepPass::new(&odd, StepOptions { ranks, ..step }).unwrap_err().to_string();
+    options.step.ranks = Ranks { rank: 0, world_size: 2 };
+    let error = StepPass::new(&odd, options.step).unwrap_err().to_string();
     assert!(error.contains("even"), "{error}");
 }
 
@@ -166,8 +167,8 @@ fn two_devices_learn_preferences_as_one_does() {
 fn four_devices_learn_what_one_learns() {
     for mode in [LORA, Mode::Full] {
         let config = batch_of(mode, Precision::F32, 4);
-        let step = StepOptions { bucket_bytes: Some(2048), ..StepOptions::default() };
-        let options = TrainerOptions { step, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.step.bucket_bytes = Some(2048);
         let data = Data::from(text());
         let [found, expected] = on_one_and_many(&config, &data, 4, options);
         assert_close(&found, &expected, 1e-5);
@@ -180,8 +181,9 @@ fn the_mean_is_over_the_targets_of_all_devices() {
     for (lengths, packing) in [(1, false), (3, false), (1, true)] {
         let config = batch_of(LORA, Precision::F32, 4);
         let data = examples(lengths, packing);
-        let step = StepOptions { packed: packing, ..StepOptions::default() };
-        let options = TrainerOptions { lengths, step, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.lengths = lengths;
+        options.step.packed = packing;
         let [found, expected] = on_one_and_many(&config, &data, 2, options);
         assert_close(&found, &expected, 1e-5);
     }
@@ -191,11 +193,15 @@ fn the_mean_is_over_the_targets_of_all_devices() {
 fn micro_batches_are_added_before_the_exchange() {
     for mode in [LORA, Mode::Full] {
         for step in [
-            StepOptions { micro_batch: Some(1), recompute: true, ..StepOptions::default() },
-            StepOptions { interleave: Some(2), ..StepOptions::default() },
+            with(StepOptions::default(), |it| {
+                it.micro_batch = Some(1);
+                it.recompute = true;
+            }),
+            with(StepOptions::default(), |it| it.interleave = Some(2)),
         ] {
             let config = batch_of(mode, Precision::F32, 8);
-            let options = TrainerOptions { step, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.step = step;
             let data = Data::from(text());
             let expected = train_on(&mut trainer(&device(), &config, options), &data);
             let found = on_ranks(2, |rank| train_on(&mut rank.trainer(&config, options), &data));
@@ -209,10 +215,7 @@ fn micro_batches_are_added_before_the_exchange() {
 fn dropout_does_not_depend_on_the_division_of_a_batch() {
     let lora = LoraConfig { targets: LoraTargets::ALL, dropout: 0.3, ..LoraConfig::new(3, 6.0) };
     let config = batch_of(Mode::Lora(lora), Precision::F32, 4);
-    let interleave = |count| TrainerOptions {
-        step: StepOptions { interleave: Some(count), ..StepOptions::default() },
-        ..TrainerOptions::default()
-    };
+    let interleave = |count| with(TrainerOptions::default(), |it| it.step.interleave = Some(count));
     let data = Data::from(text());
     let alone = |count| train_on(&mut trainer(&device(), &config, interleave(count)), &data);
     let expected = alone(1);
@@ -232,7 +235,8 @@ fn replays_of_every_rank_equal_eager_steps() {
     for mode in [LORA, Mode::Full] {
         let config = batch_of(mode, Precision::BF16, 4);
         on_ranks(2, |rank| {
-            let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.verify = true;
             let mut trainer = rank.trainer(&config, options);
             train(&mut trainer, 3);
             assert_eq!(trainer.verified_steps(), 3);
@@ -244,7 +248,8 @@ fn replays_of_every_rank_equal_eager_steps() {
 #[test]
 fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let options = TrainerOptions { step: GradientOwner::External.into(), ..Default::default() };
+    let mut options = TrainerOptions::default();
+    options.step = GradientOwner::External.into();
     let batch = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
     let mut alone = trainer(&device(), &config, options);
     alone.step(&batch).unwrap();
@@ -270,8 +275,9 @@ fn the_optimizer_state_is_sharded() {
     let config = batch_of(Mode::Full, Precision::BF16, 4);
     let need = |count| {
         let ranks = Ranks { rank: 0, world_size: count };
-        let step = StepOptions { ranks, shard_from: Some(0), ..StepOptions::default() };
-        let options = TrainerOptions { step, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.step.ranks = ranks;
+        options.step.shard_from = Some(0);
         Plan::new(&config, options).unwrap().memory().optimizer
     };
     let (one, two) = (need(1), need(2));
@@ -301,7 +307,10 @@ fn collectives_overlap_with_the_passes() {
     let config = batch_of(Mode::Full, Precision::F32, 4);
     let ranks = Ranks { rank: 1, world_size: 2 };
     let (shard_from, bucket_bytes) = (Some(0), Some(2048));
-    let step = StepOptions { ranks, shard_from, bucket_bytes, ..StepOptions::default() };
+    let mut step = StepOptions::default();
+    step.ranks = ranks;
+    step.shard_from = shard_from;
+    step.bucket_bytes = bucket_bytes;
     let pass = StepPass::new(&config, step).unwrap().pass;
     let is_collective = |at: usize| pass.operations()[at].collective_bytes().is_some();
     let numbers: Vec<usize> =
@@ -361,8 +370,8 @@ fn collectives_overlap_with_the_passes() {
 #[test]
 fn a_batch_without_equal_parts_is_refused() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let step = StepOptions { ranks: Ranks { rank: 0, world_size: 3 }, ..StepOptions::default() };
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.ranks = Ranks { rank: 0, world_size: 3 };
     let text = Plan::new(&config, options).unwrap_err().to_string();
     assert!(text.contains("batch is 4, but it must be a multiple of the number of devices, 3"));
 }
@@ -370,8 +379,9 @@ fn a_batch_without_equal_parts_is_refused() {
 #[test]
 fn several_ranks_need_a_group() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let step = StepOptions { ranks: Ranks { rank: 0, world_size: 2 }, ..StepOptions::default() };
-    let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    let mut step = StepOptions::default();
+    step.ranks = Ranks { rank: 0, world_size: 2 };
+    let plan = Plan::new(&config, with(TrainerOptions::default(), |it| it.step = step)).unwrap();
     let error = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("the group of 2 processes has no communicator"));
 }

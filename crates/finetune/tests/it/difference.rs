@@ -4,6 +4,7 @@ use retrograph_finetune::model::GradientOwner;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, Trainer, TrainerOptions};
 use retrograph_runtime::ModuleCache;
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{batch, config, weights};
@@ -20,8 +21,7 @@ type Direction<'a> = &'a dyn Fn(&Parameter) -> Vec<f32>;
 fn moved(modules: &ModuleCache, mode: Mode, direction: Direction<'_>, by: f32) -> Trainer {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
-    let options =
-        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
+    let options = with(TrainerOptions::default(), |it| it.step = GradientOwner::External.into());
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| {
         let mut values = weights(parameter);

@@ -83,7 +83,8 @@ fn magnitudes_learn_and_steps_have_the_bits_of_eager_ones() {
         (Precision::BF16.nf4(true), Some(1)),
     ] {
         let config = TrainingConfig { precision, ..config(Mode::Lora(DORA), 12) };
-        let mut options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = true;
         options.step.micro_batch = micro_batch;
         let mut trainer = trainer(&device(), &config, options);
         let before = magnitudes(&trainer);

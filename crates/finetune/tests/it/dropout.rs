@@ -9,6 +9,7 @@ use retrograph_finetune::{
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::DROPOUT;
 use retrograph_runtime::{BufferId, Operation, OperationKind};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{batch, config, distance, weights};
@@ -30,11 +31,11 @@ struct Change<'a> {
 fn first_step(
     device: &Device,
     config: &TrainingConfig,
-    step: StepOptions,
+    mut step: StepOptions,
     change: Option<Change<'_>>,
 ) -> (f32, Vec<(String, Vec<f32>)>) {
-    let step = StepOptions { gradients: GradientOwner::External, ..step };
-    let plan = Plan::new(config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    step.gradients = GradientOwner::External;
+    let plan = Plan::new(config, with(TrainerOptions::default(), |it| it.step = step)).unwrap();
     let mut values = |parameter: &Parameter| {
         let mut values = weights(parameter);
         if let Some(Change { name, at, by }) = change
@@ -80,7 +81,9 @@ fn gradients_are_those_of_the_loss_with_the_same_elements_left_out() {
 fn recomputed_layers_drop_the_same_elements() {
     let (device, config) = (device(), config(lora(0.4)));
     let of = |recompute, micro_batch| {
-        let step = StepOptions { recompute, micro_batch, ..StepOptions::default() };
+        let mut step = StepOptions::default();
+        step.recompute = recompute;
+        step.micro_batch = micro_batch;
         first_step(&device, &config, step, None)
     };
     assert_eq!(of(false, None), of(true, None));
@@ -96,7 +99,8 @@ fn recomputed_layers_drop_the_same_elements() {
 
 #[test]
 fn each_projection_and_micro_batch_draws_once_for_forward_and_backward() {
-    let options = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
+    let mut options = StepOptions::default();
+    options.micro_batch = Some(1);
     let config = config(lora(0.4));
     let step = StepPass::new(&config, options).unwrap();
     let stream = |operation: &Operation| match operation.kind() {
@@ -122,7 +126,8 @@ fn replays_draw_new_masks_equal_to_eager_steps() {
     let device = device();
     let run = |dropout, seed| {
         let config = TrainingConfig { seed, ..crate::models::config(lora(dropout), 3) };
-        let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = true;
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 3);
         assert_eq!(trainer.verified_steps(), 3);

@@ -7,6 +7,7 @@ use retrograph_finetune::group::GroupOptions;
 use retrograph_finetune::{Data, Error, GroupError, Run, Trainer, TrainerOptions, TrainingConfig};
 use retrograph_nccl_sim::{Fault, FaultKind};
 use retrograph_nccl_sys::ncclResult_t;
+use retrograph_test_support::with;
 
 use crate::models::{LORA, config, text, train};
 use crate::ranks::{Rank, Setup};
@@ -76,7 +77,7 @@ fn a_rank_whose_collective_fails_does_not_hide_the_one_that_ended() {
 fn a_collective_that_hangs_fails_the_rank_that_waits() {
     let fault = Fault { at: 5, kind: FaultKind::Hang };
     let options =
-        GroupOptions { collective_timeout: Duration::from_millis(1500), ..GroupOptions::default() };
+        with(GroupOptions::default(), |it| it.collective_timeout = Duration::from_millis(1500));
     let setup = Setup { fault: Some((1, fault)), options, ..Setup::of(2) };
     let since = Instant::now();
     setup.run(|rank| {

@@ -10,6 +10,7 @@ use retrograph_finetune::{
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_runtime::{BuildOptions, Policy};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{config, distance, weights};
@@ -157,8 +158,11 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
     let sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.95, ..Sampling::greedy() };
     let mut all = Vec::new();
     for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
-        let build = BuildOptions { policy, ..BuildOptions::default() };
-        let options = GeneratorOptions { build, verify: true, ..GeneratorOptions::new(40) };
+        let mut build = BuildOptions::default();
+        build.policy = policy;
+        let mut options = GeneratorOptions::new(40);
+        options.build = build;
+        options.verify = true;
         let mut generator = generator_on(&device(), &config, options);
         let request = Request { max_tokens: 10, ..Request::new(&[1, 2, 3], sampling) };
         all.push(tokens(&mut generator, &request));
@@ -171,7 +175,8 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
 
 /// A generator of weights that are given, and the logits after a prompt and four tokens.
 fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -> Vec<f32> {
-    let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(32) };
+    let mut options = GeneratorOptions::new(32);
+    options.verify = true;
     let plan = GenerationPlan::new(&config.into(), options).unwrap();
     let source = &mut |parameter: &Parameter| Ok(values(parameter));
     let source = Source::Values(source);
@@ -366,8 +371,10 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
     let config = config(LORA);
     let prompt = prompt(37);
     let run = |cache| {
-        let options =
-            GeneratorOptions { cache: Some(cache), verify: true, ..GeneratorOptions::new(300) };
+        let options = with(GeneratorOptions::new(300), |it| {
+            it.cache = Some(cache);
+            it.verify = true;
+        });
         let need = GenerationPlan::new(&(&config).into(), options).unwrap().memory().cache;
         let mut generator = generator_on(&device(), &config, options);
         assert_eq!(generator.cache_dtype(), cache);
@@ -400,7 +407,8 @@ fn a_cache_has_the_dtype_of_the_products_by_default() {
     assert_eq!(single.cache_dtype(), DType::F32);
     let rounded = TrainingConfig { precision: Precision::BF16, ..config(LORA) };
     assert_eq!(generator(&rounded, 20).cache_dtype(), DType::Bf16);
-    let options = GeneratorOptions { cache: Some(DType::F32), ..GeneratorOptions::new(20) };
+    let mut options = GeneratorOptions::new(20);
+    options.cache = Some(DType::F32);
     assert_eq!(generator_on(&device(), &rounded, options).cache_dtype(), DType::F32);
 }
 

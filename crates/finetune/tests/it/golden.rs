@@ -10,6 +10,7 @@ use retrograph_finetune::{
     Batch, LrSchedule, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source,
     TrainerOptions, TrainingConfig,
 };
+use retrograph_test_support::with;
 use safetensors::SafeTensors;
 
 use crate::device::device;
@@ -122,8 +123,7 @@ fn matches_pytorch(mode: Mode, name: &str) {
 fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;
-    let options =
-        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
+    let options = with(TrainerOptions::default(), |it| it.step = GradientOwner::External.into());
     let plan = Plan::new(&config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

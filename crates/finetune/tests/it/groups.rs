@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use retrograph_finetune::GroupError;
 use retrograph_finetune::group::{Coordinator, GroupOptions, ProcessGroup};
 use retrograph_runtime::Ranks;
+use retrograph_test_support::with;
 
 fn short(join: u64, silence: u64) -> GroupOptions {
     let millis = Duration::from_millis;
-    GroupOptions {
-        join_timeout: millis(join),
-        heartbeat_timeout: millis(silence),
-        ..GroupOptions::default()
-    }
+    with(GroupOptions::default(), |it| {
+        it.join_timeout = millis(join);
+        it.heartbeat_timeout = millis(silence);
+    })
 }
 
 fn coordinator(count: usize, options: GroupOptions) -> Coordinator {
@@ -144,7 +144,7 @@ impl std::net::ToSocketAddrs for Nowhere {
 fn a_name_that_cannot_be_resolved_is_not_tried_for_long() {
     let ranks = Ranks { rank: 1, world_size: 2 };
     let options =
-        GroupOptions { resolve_timeout: Duration::from_millis(150), ..GroupOptions::default() };
+        with(GroupOptions::default(), |it| it.resolve_timeout = Duration::from_millis(150));
     let error = ProcessGroup::join(Nowhere, ranks, "run", options).unwrap_err();
     let GroupError::Unresolved { rank: 1, address, reason, waited } = &error else {
         panic!("{error}")

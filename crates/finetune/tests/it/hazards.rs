@@ -7,6 +7,7 @@ use retrograph_finetune::{
     Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::Policy;
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::models::{
@@ -16,7 +17,7 @@ use crate::models::{
 const GRAPHS: [Policy; 2] = [Policy::Manual, Policy::Capture];
 
 fn options(policy: Policy) -> TrainerOptions {
-    TrainerOptions { build: policy.into(), ..TrainerOptions::default() }
+    with(TrainerOptions::default(), |it| it.build = policy.into())
 }
 
 fn with_values(
@@ -130,8 +131,7 @@ fn clipping_is_global() {
     let device = device();
     let mut config = config(Mode::Full, 5);
     config.optimizer.max_norm = 0.01;
-    let options =
-        TrainerOptions { step: GradientOwner::External.into(), ..options(Policy::Manual) };
+    let options = with(options(Policy::Manual), |it| it.step = GradientOwner::External.into());
     let mut graph = trainer(&device, &config, options);
     let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
     let metrics = graph.step(&batch).unwrap();
@@ -167,10 +167,8 @@ fn eps_is_the_same_forward_and_backward() {
             }
             values
         };
-        let options = TrainerOptions {
-            step: retrograph_finetune::model::GradientOwner::External.into(),
-            ..options(Policy::Manual)
-        };
+        let mut options = options(Policy::Manual);
+        options.step = retrograph_finetune::model::GradientOwner::External.into();
         let plan = Plan::new(&config, options).unwrap();
         let mut values = |parameter: &Parameter| Ok(values(parameter));
         let source = Source::Values(&mut values);

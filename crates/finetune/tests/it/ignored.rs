@@ -21,10 +21,11 @@ fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Ve
 fn step_with(
     config: &TrainingConfig,
     batch: &Batch,
-    step: StepOptions,
+    mut step: StepOptions,
 ) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
-    let step = StepOptions { gradients: GradientOwner::External, ..step };
-    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+    step.gradients = GradientOwner::External;
+    let mut options = TrainerOptions::default();
+    (options.step, options.verify) = (step, true);
     let plan = Plan::new(config, options).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

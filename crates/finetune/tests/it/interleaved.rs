@@ -5,13 +5,14 @@ use retrograph_finetune::model::{StepOptions, StepPass};
 use retrograph_finetune::{Mode, TrainerOptions};
 use retrograph_kernels::Problem;
 use retrograph_runtime::{Operation, OperationKind, Policy, Reuse};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::models::trainer;
 use crate::saving::{batch, gradients, lora, six};
 
 fn interleave(parts: usize) -> StepOptions {
-    StepOptions { interleave: Some(parts), ..StepOptions::default() }
+    with(StepOptions::default(), |it| it.interleave = Some(parts))
 }
 
 #[test]
@@ -28,7 +29,8 @@ fn concurrent_micro_batches_give_the_bits_of_sequential_ones() {
         found
     };
     for (parts, size) in [(2, 3), (6, 1)] {
-        let row = StepOptions { micro_batch: Some(size), ..StepOptions::default() };
+        let mut row = StepOptions::default();
+        row.micro_batch = Some(size);
         assert!(bits(interleave(parts)) == bits(row), "{parts} micro-batches of {size}");
     }
     assert!(bits(interleave(1)) == bits(StepOptions::default()), "one micro-batch");
@@ -66,7 +68,8 @@ fn products_declare_how_many_run_concurrently() {
         };
         pass.operations().iter().find_map(product).unwrap()
     };
-    let row = StepOptions { micro_batch: Some(2), ..StepOptions::default() };
+    let mut row = StepOptions::default();
+    row.micro_batch = Some(2);
     for (options, alone, paired) in [(interleave(1), 0, 1), (row, 0, 1), (interleave(3), 2, 5)] {
         assert_eq!(concurrent(options, "layer 0/o/"), alone, "{options:?}");
         assert_eq!(concurrent(options, "layer 0/gate/"), paired, "{options:?}");
@@ -77,12 +80,10 @@ fn products_declare_how_many_run_concurrently() {
 fn every_strategy_gives_their_bits() {
     let device = device();
     for policy in [Policy::Manual, Policy::Capture] {
-        let options = TrainerOptions {
-            step: interleave(2),
-            build: policy.into(),
-            verify: true,
-            ..TrainerOptions::default()
-        };
+        let mut options = TrainerOptions::default();
+        options.step = interleave(2);
+        options.build = policy.into();
+        options.verify = true;
         let mut trainer = trainer(&device, &six(lora()), options);
         for _ in 0..3 {
             trainer.step(&batch(&six(lora()))).unwrap();

@@ -8,6 +8,7 @@ use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
     Data, Mode, Plan, Source, Stage, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
+use retrograph_test_support::with;
 
 use crate::device::{device, simulated};
 use crate::models::{LORA, bits, config};
@@ -24,7 +25,10 @@ fn examples(count: usize) -> Data {
 }
 
 fn options(lengths: usize) -> TrainerOptions {
-    TrainerOptions { lengths, verify: true, ..TrainerOptions::default() }
+    with(TrainerOptions::default(), |it| {
+        it.lengths = lengths;
+        it.verify = true;
+    })
 }
 
 fn start(config: &TrainingConfig, lengths: usize, source: Source<'_>) -> Trainer {
@@ -59,12 +63,11 @@ fn shorter_steps_learn_the_same_as_padded_steps() {
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [9]);
         // With LoRA also with micro-batches, and with recomputed layers.
         let parts = config.mode == LORA;
-        let step = StepOptions {
-            micro_batch: parts.then_some(1),
-            recompute: parts,
-            ..StepOptions::default()
-        };
-        let options = TrainerOptions { step, ..options(3) };
+        let mut step = StepOptions::default();
+        step.micro_batch = parts.then_some(1);
+        step.recompute = parts;
+        let mut options = options(3);
+        options.step = step;
         let mut shorter = started(&config, options, Source::Seed);
         let all = train(&mut shorter, &examples(3), 12);
         assert!(all.len() > 1 && all.iter().all(|length| [3, 6, 9].contains(length)), "{all:?}");
@@ -114,7 +117,8 @@ fn a_batch_of_another_length_is_refused() {
 #[test]
 fn the_memory_of_shorter_steps_is_planned() {
     let config = config(Mode::Full, 12);
-    let options = TrainerOptions { lengths: 3, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.lengths = 3;
     let plan = Plan::new(&config, options).unwrap();
     let planned = plan.memory().least();
     let device = simulated(retrograph_driver_sim::Config::default());

@@ -8,13 +8,14 @@ use retrograph_finetune::{
 
 use retrograph_runtime::memory::{GRAPH_NODE_BYTES, PAGE_BYTES};
 use retrograph_runtime::{DriverOverhead, Policy, Reuse};
+use retrograph_test_support::with;
 
 use crate::device::simulated;
 use crate::models::{LORA, config, train, trainer};
 
 #[test]
 fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
-    let device = simulated(Config { memory_bytes: 64 << 20, ..Config::default() });
+    let device = simulated(with(Config::default(), |it| it.memory_bytes = 64 << 20));
     let config = TrainingConfig {
         model: Preset::Qwen25Half.model(),
         mode: Mode::Full,
@@ -47,7 +48,7 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
 fn the_plan_is_close_to_what_the_run_takes() {
     for mode in [Mode::Full, LORA] {
         let config = config(mode, 2);
-        let device = simulated(Config { memory_bytes: 256 << 20, ..Config::default() });
+        let device = simulated(with(Config::default(), |it| it.memory_bytes = 256 << 20));
         let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
         let planned = plan.memory().least();
         let modules = device.modules();
@@ -69,10 +70,13 @@ fn the_plan_is_close_to_what_the_run_takes() {
 fn a_run_reports_planned_and_used_memory() {
     for options in [
         TrainerOptions::default(),
-        TrainerOptions { build: Policy::Eager.into(), verify: true, ..TrainerOptions::default() },
+        with(TrainerOptions::default(), |it| {
+            it.build = Policy::Eager.into();
+            it.verify = true;
+        }),
     ] {
         let config = config(LORA, 2);
-        let device = simulated(Config { memory_bytes: 256 << 20, ..Config::default() });
+        let device = simulated(with(Config::default(), |it| it.memory_bytes = 256 << 20));
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 2);
         let found = trainer.memory_use().unwrap();
@@ -93,7 +97,8 @@ fn the_share_of_the_driver_grows_with_the_nodes_of_graphs() {
     let plain = Plan::new(&config, TrainerOptions::default()).unwrap();
     let nodes = plain.step_pass().pass.operations().len();
     assert_eq!(plain.memory().driver.graphs, nodes * GRAPH_NODE_BYTES);
-    let eager = TrainerOptions { build: Policy::Eager.into(), ..TrainerOptions::default() };
+    let mut eager = TrainerOptions::default();
+    eager.build = Policy::Eager.into();
     assert_eq!(need(eager).driver.graphs, 0);
     let code = plain.memory().driver.code;
     assert!(code > 0 && code.is_multiple_of(PAGE_BYTES));

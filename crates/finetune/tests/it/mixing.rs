@@ -8,6 +8,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::ops::SOFTMAX;
 use retrograph_runtime::Reuse;
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{self, distance, weights};
@@ -82,10 +83,10 @@ fn sequences_are_as_long_as_activations_allow() {
 }
 
 /// The gradients by name, of one step without clipping.
-fn gradients(mut config: TrainingConfig, step: StepOptions) -> Vec<(String, Vec<f32>)> {
+fn gradients(mut config: TrainingConfig, mut step: StepOptions) -> Vec<(String, Vec<f32>)> {
     config.optimizer.max_norm = f32::MAX;
-    let step = StepOptions { gradients: GradientOwner::External, ..step };
-    let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    step.gradients = GradientOwner::External;
+    let plan = Plan::new(&config, with(TrainerOptions::default(), |it| it.step = step)).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
@@ -120,8 +121,9 @@ fn recomputation_and_micro_batches_change_no_bit() {
     // Sums over the batch are rounded in another order, so their bf16 values may also differ.
     for (precision, most) in [(Precision::F32, 1e-5), (Precision::BF16, 1e-3)] {
         let trained = |recompute, verify| {
-            let step = StepOptions { recompute, ..StepOptions::default() };
-            let options = TrainerOptions { step, verify, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.step.recompute = recompute;
+            options.verify = verify;
             let mut trainer = trainer(&device(), &long(precision), options);
             train(&mut trainer, 3);
             assert_eq!(trainer.verified_steps(), if verify { 3 } else { 0 });
@@ -129,7 +131,9 @@ fn recomputation_and_micro_batches_change_no_bit() {
         };
         assert_eq!(trained(false, false), trained(true, true));
         let whole = gradients(long(precision), StepOptions::default());
-        let step = StepOptions { micro_batch: Some(1), recompute: true, ..StepOptions::default() };
+        let mut step = StepOptions::default();
+        step.micro_batch = Some(1);
+        step.recompute = true;
         let (furthest, name) = furthest(&gradients(long(precision), step), &whole);
         assert!(furthest < most, "{name} in parts is {furthest} away");
     }

@@ -10,6 +10,7 @@ use retrograph_finetune::{
 use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
 use retrograph_test_support::numbers::{doubles, same_bits};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{distance, weights};
@@ -45,16 +46,18 @@ fn start(config: &TrainingConfig, step: StepOptions) -> Trainer {
     start_on(&device(), config, step)
 }
 
-fn start_on(device: &Device, config: &TrainingConfig, step: StepOptions) -> Trainer {
-    let step = StepOptions { gradients: GradientOwner::External, ..step };
-    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+fn start_on(device: &Device, config: &TrainingConfig, mut step: StepOptions) -> Trainer {
+    step.gradients = GradientOwner::External;
+    let mut options = TrainerOptions::default();
+    options.step = step;
+    options.verify = true;
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(config, options).unwrap();
     plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
 }
 
 fn packed() -> StepOptions {
-    StepOptions { packed: true, ..StepOptions::default() }
+    with(StepOptions::default(), |it| it.packed = true)
 }
 
 /// Models with fused attention, attention that is not fused, and a window in one of two layers.
@@ -80,8 +83,11 @@ fn losses_and_gradients_match_padded_examples() {
         let mut expected = start(&alone, StepOptions::default());
         let loss = expected.step(&padded).unwrap().loss;
         let expected = expected.gradients().unwrap();
-        let saving = StepOptions { micro_batch: Some(1), recompute: true, ..packed() };
-        let interleaved = StepOptions { interleave: Some(2), ..packed() };
+        let mut saving = packed();
+        saving.micro_batch = Some(1);
+        saving.recompute = true;
+        let mut interleaved = packed();
+        interleaved.interleave = Some(2);
         // Each of the other ways with every second model.
         for step in [packed(), if index % 2 == 0 { saving } else { interleaved }] {
             let mut trainer = start(&together, step);

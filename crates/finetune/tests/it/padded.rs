@@ -6,6 +6,7 @@ use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, TrainerOptions};
 use retrograph_kernels::ops::SPLIT_K_SUM;
 use retrograph_runtime::{Operation, OperationKind};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{TOLERANCE, batch, close, config, distance, golden, weights};
@@ -49,8 +50,7 @@ fn split_contractions_match_pytorch() {
         }
         Ok(wide)
     };
-    let options =
-        TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
+    let options = with(TrainerOptions::default(), |it| it.step = GradientOwner::External.into());
     let plan = Plan::new(&config, options).unwrap();
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use retrograph_finetune::data::{Lengths, read_jsonl, read_preferences};
 use retrograph_finetune::{CacheState, DataError, DataFile, Error, SplitOptions, TokenCache};
+use retrograph_test_support::with;
 
 use crate::data::Place;
 
@@ -39,8 +40,7 @@ fn a_token_cache_has_the_rows_of_a_file() {
     let (tokenizer, path) = (place.tokenizer(), place.0.path().join("data"));
     fs::copy(golden("snappy.parquet"), &path).unwrap();
     let cache = TokenCache::at(place.0.path().join("cache"));
-    let options =
-        SplitOptions { lengths: Lengths::new(16, 1), packing: None, holdout: 0.0, seed: 0 };
+    let options = with(SplitOptions::new(Lengths::new(16, 1)), |it| it.packing = None);
     let memory = DataFile::new(&path, &tokenizer);
     let expected = options.jsonl(memory, &mut |_, _| ()).unwrap().training;
     for state in [CacheState::Built, CacheState::Reused] {

@@ -14,6 +14,7 @@ use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::TensorView;
 use retrograph_test_support::numbers::doubles;
+use retrograph_test_support::with;
 
 use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
@@ -62,7 +63,8 @@ fn losses(
     config: &TrainingConfig,
     values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
 ) -> Vec<f32> {
-    let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.verify = true;
     let mut trainer = trainer(config, options, values);
     let steps = config.optimizer.total_steps;
     for step in 0..steps {
@@ -119,7 +121,8 @@ fn gradients_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
     assert_eq!(dtype(whole, "embed_tokens.weight"), DType::F32);
     assert_eq!(dtype(whole, "0.input_layernorm.weight"), DType::F32);
     // What is added, and what the caller reads, is f32.
-    let added = StepOptions { micro_batch: Some(4), ..whole };
+    let mut added = whole;
+    added.micro_batch = Some(4);
     assert_eq!(dtype(added, "0.mlp.down_proj.weight"), DType::F32);
     assert_eq!(dtype(GradientOwner::External.into(), "0.mlp.down_proj.weight"), DType::F32);
     let single = TrainingConfig { precision: Precision::F32.bf16_gradients(), ..config(half) };
@@ -136,9 +139,9 @@ fn large(mode: Mode, precision: Precision) -> TrainingConfig {
 
 /// The gradients of the first step.
 fn gradients(config: &TrainingConfig, micro_batch: Option<usize>) -> Vec<(String, Vec<f32>)> {
-    let step = GradientOwner::External.into();
-    let step = StepOptions { micro_batch, ..step };
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.gradients = GradientOwner::External;
+    options.step.micro_batch = micro_batch;
     let mut trainer = trainer(config, options, &mut |p| Ok(weights(p)));
     trainer.step(&golden::batch(config, 0)).unwrap();
     trainer.gradients().unwrap()
@@ -215,8 +218,10 @@ fn fused_products_keep_the_loss_and_the_gradients() {
             GatedActivation::GeluTanh => ["gemm_geglu_fprop", "gemm_geglu_dgrad"],
         };
         let run = |fuse_from| {
-            let step = StepOptions { fuse_from, ..GradientOwner::External.into() };
-            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.step.gradients = GradientOwner::External;
+            options.step.fuse_from = fuse_from;
+            options.verify = true;
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
             let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
@@ -316,9 +321,12 @@ fn decoded_nf4_weights_train_with_the_bits_of_the_same_weights_in_bf16() {
             config.optimizer.warmup_steps = 1;
             config
         };
-        let step = StepOptions { fuse_from, ..StepOptions::default() };
+        let mut step = StepOptions::default();
+        step.fuse_from = fuse_from;
         let losses = |config: &TrainingConfig, values: &mut dyn FnMut(&Parameter) -> _| {
-            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.step = step;
+            options.verify = true;
             let mut trainer = trainer(config, options, values);
             for step in 0..2 {
                 trainer.step(&golden::batch(config, step)).unwrap();
@@ -363,7 +371,8 @@ fn greedy(
     config: &TrainingConfig,
     values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,
 ) -> Vec<u32> {
-    let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(24) };
+    let mut options = GeneratorOptions::new(24);
+    options.verify = true;
     let plan = GenerationPlan::new(&config.into(), options).unwrap();
     let source = Source::Values(values);
     let mut generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
@@ -398,7 +407,7 @@ fn gradients_of_lora_over_nf4_are_those_of_a_reference_over_its_values() {
     for (precision, allowed) in [(NESTED, 1e-4), (Precision::BF16.nf4(true), 0.05)] {
         let config = TrainingConfig { precision, ..config };
         let options =
-            TrainerOptions { step: GradientOwner::External.into(), ..TrainerOptions::default() };
+            with(TrainerOptions::default(), |it| it.step = GradientOwner::External.into());
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         trainer.step(&batch).unwrap();
         for (name, gradient) in trainer.gradients().unwrap() {
@@ -470,7 +479,8 @@ fn weights_take_the_planned_bytes() {
         let config = TrainingConfig { precision, model, ..models::config(mode, 1) };
         let modules = device.modules();
         let before = modules.context().mem_get_info().unwrap().0;
-        let options = TrainerOptions { verify: mode.is_full(), ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = mode.is_full();
         let trainer = models::trainer(&device, &config, options);
         let taken = before - modules.context().mem_get_info().unwrap().0;
         let plan = Plan::new(&config, options).unwrap();

@@ -10,6 +10,7 @@ use retrograph_finetune::{
     Batch, Data, DataFile, DpoConfig, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, Run,
     Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
+use retrograph_test_support::with;
 use serde_json::json;
 
 use crate::data::Place;
@@ -41,11 +42,9 @@ fn batch(golden: &std::collections::BTreeMap<String, Vec<f64>>, step: usize) -> 
 
 fn start(step: StepOptions, verify: bool) -> Trainer {
     let preference = Some(PREFERENCE);
-    let options = TrainerOptions {
-        step: StepOptions { preference, ..step },
-        verify,
-        ..TrainerOptions::default()
-    };
+    let mut options = TrainerOptions::default();
+    options.step = with(step, |it| it.preference = preference);
+    options.verify = verify;
     transformers::adapted("llama3", SEQUENCES, options)
 }
 
@@ -54,10 +53,13 @@ fn loss_rewards_and_gradients_are_those_of_trl() {
     let golden = golden();
     for step in [
         StepOptions::default(),
-        StepOptions { micro_batch: Some(2), ..StepOptions::default() },
-        StepOptions { interleave: Some(2), recompute: true, ..StepOptions::default() },
+        with(StepOptions::default(), |it| it.micro_batch = Some(2)),
+        with(StepOptions::default(), |it| {
+            it.interleave = Some(2);
+            it.recompute = true;
+        }),
     ] {
-        let mut trainer = start(StepOptions { gradients: GradientOwner::External, ..step }, false);
+        let mut trainer = start(with(step, |it| it.gradients = GradientOwner::External), false);
         let metrics = trainer.step(&batch(&golden, 0)).unwrap();
         close("loss", f64::from(metrics.loss), golden["loss"][0]);
         let rewards = &golden["rewards"];
@@ -94,7 +96,8 @@ fn training_follows_trl_and_replays_have_the_bits_of_eager_steps() {
 }
 
 fn step_pass(config: &TrainingConfig, preference: DpoConfig) -> Result<(), String> {
-    let options = StepOptions { preference: Some(preference), ..StepOptions::default() };
+    let mut options = StepOptions::default();
+    options.preference = Some(preference);
     StepPass::new(config, options).map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -175,7 +178,9 @@ fn pairs_are_trained_and_held_out() {
     let lines: Vec<String> = (0..7).map(line).collect();
     fs::write(&path, lines.join("\n")).unwrap();
     let lengths = retrograph_finetune::data::Lengths::new(8, 1);
-    let options = SplitOptions { lengths, packing: None, holdout: 0.4, seed: 1 };
+    let mut options = SplitOptions::new(lengths);
+    options.holdout = 0.4;
+    options.seed = 1;
     let split =
         options.preferences(DataFile::new(&path, &Tokenizer::bytes()), &mut |_, _| ()).unwrap();
     let (training, held_out) = (&split.training, split.held_out.as_ref().unwrap());
@@ -197,8 +202,8 @@ fn losses_fall(lora: LoraConfig, training: &Data, held_out: &Data) {
     let mut config = TrainingConfig { batch: 4, seq: 8, ..config(Mode::Lora(lora), 12) };
     config.optimizer.peak_lr = 0.01;
     let preference = Some(DpoConfig::new(0.5));
-    let step = StepOptions { preference, ..StepOptions::default() };
-    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.preference = preference;
     let plan = Plan::new(&config, options).unwrap().with_held_out().unwrap();
     let trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
     let evaluator = Evaluator::of(&trainer).unwrap();

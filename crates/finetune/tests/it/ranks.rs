@@ -9,7 +9,6 @@ use std::sync::mpsc;
 
 use retrograph_driver_sim::Config;
 use retrograph_finetune::group::{Coordinator, GroupOptions, ProcessGroup};
-use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
     Device, DeviceChoice, Plan, Source, Trainer, TrainerOptions, TrainingConfig,
 };
@@ -17,6 +16,7 @@ use retrograph_nccl_sim::Fault;
 use retrograph_nccl_sys::ncclUniqueId;
 use retrograph_runtime::{Communicator, Nccl, Ranks, UniqueId};
 use retrograph_test_support::device::asked_for;
+use retrograph_test_support::with;
 
 use crate::device::simulated;
 
@@ -40,8 +40,10 @@ impl Rank {
     pub(crate) fn options(&self, options: TrainerOptions) -> TrainerOptions {
         // Small parameters also have blocks.
         let shard_from = options.step.shard_from.or(Some(0));
-        let step = StepOptions { ranks: self.ranks(), shard_from, ..options.step };
-        TrainerOptions { step, ..options }
+        let mut step = options.step;
+        step.ranks = self.ranks();
+        step.shard_from = shard_from;
+        with(options, |it| it.step = step)
     }
 
     pub(crate) fn plan(&self, config: &TrainingConfig, options: TrainerOptions) -> Plan {
@@ -90,7 +92,8 @@ impl Setup {
                             (Device::open(DeviceChoice::Cuda(rank as u32)).unwrap(), *nccl)
                         }
                         None => {
-                            let config = Config { seed: 5 + rank as u64, ..Config::default() };
+                            let mut config = Config::default();
+                            config.seed = 5 + rank as u64;
                             (simulated(config), simulated_nccl())
                         }
                     };

@@ -9,6 +9,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::ops::IGNORED_TARGET;
 use retrograph_runtime::Reuse;
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::weights;
@@ -37,11 +38,11 @@ pub(crate) fn batch(config: &TrainingConfig) -> Batch {
 pub(crate) fn gradients(
     device: &Device,
     mut config: TrainingConfig,
-    step: StepOptions,
+    mut step: StepOptions,
 ) -> (f32, Vec<(String, Vec<f32>)>) {
     config.optimizer.max_norm = f32::MAX;
-    let step = StepOptions { gradients: GradientOwner::External, ..step };
-    let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    step.gradients = GradientOwner::External;
+    let plan = Plan::new(&config, with(TrainerOptions::default(), |it| it.step = step)).unwrap();
     // From the seed, one of each pair of matrices would be zero.
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);
@@ -59,8 +60,9 @@ fn recomputed_layers_give_the_same_bits() {
     let device = device();
     for mode in [Mode::Full, lora()] {
         let trained = |recompute, verify| {
-            let step = StepOptions { recompute, ..StepOptions::default() };
-            let options = TrainerOptions { step, verify, ..TrainerOptions::default() };
+            let mut options = TrainerOptions::default();
+            options.step.recompute = recompute;
+            options.verify = verify;
             let mut trainer = trainer(&device, &config(mode, 3), options);
             train(&mut trainer, 3);
             assert_eq!(trainer.verified_steps(), if verify { 3 } else { 0 });
@@ -76,8 +78,10 @@ fn micro_batches_have_the_gradients_of_the_batch() {
     for mode in [Mode::Full, lora()] {
         let whole = gradients(&device, six(mode), StepOptions::default());
         for (micro_batch, recompute) in [(1, false), (2, true), (3, false), (6, false)] {
-            let step =
-                StepOptions { micro_batch: Some(micro_batch), recompute, ..Default::default() };
+            let step = with(StepOptions::default(), |it| {
+                it.micro_batch = Some(micro_batch);
+                it.recompute = recompute;
+            });
             let (loss, found) = gradients(&device, six(mode), step);
             assert!((loss - whole.0).abs() <= 1e-6 * whole.0, "{loss} and {}", whole.0);
             assert_eq!(found.len(), whole.1.len());
@@ -97,8 +101,10 @@ fn micro_batches_have_the_gradients_of_the_batch() {
 #[test]
 fn replayed_micro_batches_equal_eager_ones() {
     let device = device();
-    let step = StepOptions { micro_batch: Some(2), recompute: true, ..StepOptions::default() };
-    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+    let mut options = TrainerOptions::default();
+    options.step.micro_batch = Some(2);
+    options.step.recompute = true;
+    options.verify = true;
     let mut trainer = trainer(&device, &six(lora()), options);
     for _ in 0..3 {
         trainer.step(&batch(&six(lora()))).unwrap();
@@ -110,7 +116,13 @@ fn replayed_micro_batches_equal_eager_ones() {
 fn both_take_less_memory() {
     let config = TrainingConfig { batch: 8, seq: 32, ..config(lora(), 1) };
     let of = |micro_batch, recompute| {
-        bytes(&config, StepOptions { micro_batch, recompute, ..StepOptions::default() })
+        bytes(
+            &config,
+            with(StepOptions::default(), |it| {
+                it.micro_batch = micro_batch;
+                it.recompute = recompute;
+            }),
+        )
     };
     let (whole, again, parts) = (of(None, false), of(None, true), of(Some(1), false));
     assert!(again < whole * 3 / 4, "{again} of {whole} bytes");
@@ -121,7 +133,8 @@ fn both_take_less_memory() {
 #[test]
 fn micro_batches_must_divide_the_batch() {
     for size in [0, 4, 7] {
-        let step = StepOptions { micro_batch: Some(size), ..StepOptions::default() };
+        let mut step = StepOptions::default();
+        step.micro_batch = Some(size);
         let error = StepPass::new(&six(lora()), step).unwrap_err();
         assert!(matches!(error, Error::InvalidConfig { field: "micro-batch", .. }), "{error}");
     }

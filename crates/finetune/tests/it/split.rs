@@ -12,6 +12,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::{Launch, Problem, SmTarget};
 use retrograph_runtime::{BufferId, OperationKind, Policy};
+use retrograph_test_support::with;
 
 use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
@@ -19,7 +20,7 @@ use crate::precision::{config, trainer};
 
 /// Splits the operands of products of 256 rows, whatever their other sizes.
 fn always() -> StepOptions {
-    StepOptions { split_from: Some(1), ..StepOptions::default() }
+    with(StepOptions::default(), |it| it.split_from = Some(1))
 }
 
 /// One step of 256 rows.
@@ -81,7 +82,7 @@ fn attention_of_many_rows_reads_terms() {
     let whole = entries(always());
     assert!(!whole.is_empty() && whole.iter().all(|entry| entry.contains("wgmma")), "{whole:?}");
     // Fewer rows, and fewer multiplications.
-    for step in [StepOptions { micro_batch: Some(2), ..always() }, StepOptions::default()] {
+    for step in [with(always(), |it| it.micro_batch = Some(2)), StepOptions::default()] {
         let small = entries(step);
         assert!(small.iter().all(|entry| !entry.contains("wgmma")), "{small:?}");
     }
@@ -154,16 +155,17 @@ fn uneven(parameter: &Parameter) -> Vec<f32> {
 /// In two halves, the products of one step split their operands in each tile.
 #[test]
 fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_themselves() {
-    let gradients = |config: &TrainingConfig, step: StepOptions| {
-        let step = StepOptions { gradients: GradientOwner::External, ..step };
-        let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let gradients = |config: &TrainingConfig, mut step: StepOptions| {
+        step.gradients = GradientOwner::External;
+        let mut options = TrainerOptions::default();
+        options.step = step;
         let mut trainer = trainer(config, options, &mut |p| Ok(uneven(p)));
         let loss = trainer.step(&golden::batch(config, 0)).unwrap().loss;
         (loss, trainer.gradients().unwrap())
     };
     for mode in modes_and_default_targets() {
         let config = with_wide_heads(mode);
-        let (whole, halves) = (always(), StepOptions { micro_batch: Some(2), ..always() });
+        let (whole, halves) = (always(), with(always(), |it| it.micro_batch = Some(2)));
         for (step, expected) in [(whole, true), (halves, false)] {
             let found = launches(&config, step).contains(&"gemm_dgrad_split");
             assert_eq!(found, expected, "{mode:?}");
@@ -185,7 +187,10 @@ fn replayed_steps_have_the_bits_of_eager_ones() {
         let config = with_wide_heads(mode);
         let losses = |policy: Policy| {
             let (build, verify) = (policy.into(), policy != Policy::Eager);
-            let options = TrainerOptions { build, verify, step: always(), ..Default::default() };
+            let mut options = TrainerOptions::default();
+            options.build = build;
+            options.verify = verify;
+            options.step = always();
             let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
             for step in 0..3 {
                 trainer.step(&golden::batch(&config, step)).unwrap();
@@ -250,7 +255,9 @@ fn copied(f16_copies: F16Copies) -> TrainingConfig {
 #[test]
 fn frozen_weights_are_split_once_and_give_the_same_bits() {
     let losses = |f16_copies, weights: fn(&Parameter) -> Vec<f32>| {
-        let options = TrainerOptions { verify: true, step: always(), ..Default::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = true;
+        options.step = always();
         let config = copied(f16_copies);
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         for step in 0..3 {
@@ -273,8 +280,9 @@ fn frozen_weights_are_split_once_and_give_the_same_bits() {
 #[test]
 fn copies_of_two_terms_are_left_out_where_they_do_not_fit() {
     // Nodes of a graph would take more memory than the weights of this model.
-    let build = Policy::Eager.into();
-    let options = TrainerOptions { build, step: always(), ..Default::default() };
+    let mut options = TrainerOptions::default();
+    options.build = Policy::Eager.into();
+    options.step = always();
     let config = |f16_copies| {
         let mut config = copied(f16_copies);
         // Weights that are split in each step take the memory of three layers.
@@ -290,7 +298,9 @@ fn copies_of_two_terms_are_left_out_where_they_do_not_fit() {
     let mut losses = Vec::new();
     for (bytes, expected) in [(with.0, 0), (with.0 - 1, with.1 - without.1)] {
         // The device of the simulator takes nothing for itself.
-        let device = simulated(Config { memory_bytes: bytes as u64, ..Config::default() });
+        let mut machine = Config::default();
+        machine.memory_bytes = bytes as u64;
+        let device = simulated(machine);
         let (mut left_out, mut planned) = (0, 0);
         let values = &mut |parameter: &Parameter| Ok(weights(parameter));
         let on = &mut |stage: Stage<'_>| match stage {

@@ -4,6 +4,7 @@ use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{EMBEDDING, Parameter};
 use retrograph_finetune::{Mode, Precision, TrainerOptions, TrainingConfig};
 use retrograph_kernels::Access;
+use retrograph_test_support::with;
 
 use crate::golden::{self, weights};
 use crate::precision::{config, trainer};
@@ -16,14 +17,18 @@ fn bf16(tied: bool) -> TrainingConfig {
 }
 
 fn external(micro_batch: Option<usize>) -> StepOptions {
-    StepOptions { gradients: GradientOwner::External, micro_batch, ..StepOptions::default() }
+    with(StepOptions::default(), |it| {
+        it.gradients = GradientOwner::External;
+        it.micro_batch = micro_batch;
+    })
 }
 
 #[test]
 fn the_norm_is_that_of_the_gradients() {
     for (tied, micro_batch) in [(true, None), (false, None), (true, Some(2))] {
         let config = bf16(tied);
-        let options = TrainerOptions { step: external(micro_batch), ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.step = external(micro_batch);
         let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         let norm = f64::from(trainer.step(&golden::batch(&config, 0)).unwrap().grad_norm);
         let all = trainer.gradients().unwrap();

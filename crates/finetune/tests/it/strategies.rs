@@ -1,7 +1,8 @@
 //! Eager, hand-built graph and captured graph compute the same bits.
 
 use retrograph_finetune::{Mode, TrainerOptions};
-use retrograph_runtime::{BuildOptions, Policy, Reuse, Strategy};
+use retrograph_runtime::{Policy, Reuse, Strategy};
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::dora::DORA;
@@ -10,7 +11,7 @@ use crate::models::{LORA, bits, config, text, train, trainer};
 const STEPS: u32 = 30;
 
 fn options(policy: Policy) -> TrainerOptions {
-    TrainerOptions { build: policy.into(), ..TrainerOptions::default() }
+    with(TrainerOptions::default(), |it| it.build = policy.into())
 }
 
 /// 30 steps of warm-up and cosine by each strategy: losses, parameters and both moments.
@@ -59,8 +60,10 @@ fn memory_plans_do_not_change_a_bit() {
     let device = device();
     let config = config(Mode::Full, 6);
     let run = |reuse, nan_transients| {
-        let build = BuildOptions { reuse, nan_transients, ..Policy::Manual.into() };
-        let options = TrainerOptions { build, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.build.policy = Policy::Manual;
+        options.build.reuse = reuse;
+        options.build.nan_transients = nan_transients;
         let mut trainer = trainer(&device, &config, options);
         train(&mut trainer, 6);
         bits(&trainer)
@@ -75,7 +78,8 @@ fn memory_plans_do_not_change_a_bit() {
 fn verification_compares_every_step() {
     let device = device();
     for mode in [Mode::Full, LORA] {
-        let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+        let mut options = TrainerOptions::default();
+        options.verify = true;
         let mut trainer = trainer(&device, &config(mode, 4), options);
         train(&mut trainer, 4);
         assert_eq!(trainer.verified_steps(), 4);

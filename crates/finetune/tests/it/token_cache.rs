@@ -7,6 +7,7 @@ use retrograph_finetune::data::{Lengths, Progress};
 use retrograph_finetune::{
     CacheState, Data, DataError, DataFile, Error, Split, SplitOptions, TokenCache, Tokenizer,
 };
+use retrograph_test_support::with;
 use serde_json::{Value, json};
 
 use crate::data::Place;
@@ -19,7 +20,11 @@ const FORMS: [(&str, Read); 3] = [
 ];
 
 fn options(holdout: f64) -> SplitOptions {
-    SplitOptions { lengths: Lengths::new(16, 1), packing: None, holdout, seed: 5 }
+    with(SplitOptions::new(Lengths::new(16, 1)), |it| {
+        it.packing = None;
+        it.holdout = holdout;
+        it.seed = 5;
+    })
 }
 
 /// More bytes of lines than one thread takes at a time, so that threads share them. Most are in a

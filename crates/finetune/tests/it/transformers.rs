@@ -154,7 +154,8 @@ fn generated(device: &Device, name: &str, adapted: bool, prompt: &[u32]) -> Vec<
     let base = ModelDirectory::open(&folder(name)).unwrap();
     let mut adapter = adapted.then(|| Adapter::open(&folder(name).join("adapter")).unwrap());
     let mode = adapter.as_ref().map_or(Mode::Full, |adapter| Mode::Lora(adapter.lora()));
-    let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(PROMPT + 64) };
+    let mut options = GeneratorOptions::new(PROMPT + 64);
+    options.verify = true;
     let plan = GenerationPlan::new(&(&config(&base, mode)).into(), options).unwrap();
     let plan = plan.with_base(base).unwrap();
     let source = adapter.as_mut().map_or(Source::Seed, Source::Adapter);

@@ -33,7 +33,9 @@ impl Rank {
 
     /// Opens a device, without a communicator.
     pub(crate) fn device(rank: i32) -> Self {
-        let simulator = Simulator::new(Config { seed: rank as u64, ..Config::default() }).unwrap();
+        let mut config = Config::default();
+        config.seed = rank as u64;
+        let simulator = Simulator::new(config).unwrap();
         let driver = *simulator.table();
         let (mut context, mut stream, mut buffer) = (CUcontext::NULL, CUstream::NULL, 0);
         // SAFETY: all places are valid.

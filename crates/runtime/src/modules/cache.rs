@@ -14,6 +14,7 @@ use super::image::ModuleKey;
 /// The sources of images that are not in memory. By default, the driver compiles them in this
 /// process.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CacheOptions {
     /// Bundles, tried first, in this order.
     pub bundles: Vec<Bundle>,

@@ -36,6 +36,7 @@ pub struct WorkerCommand {
 
 /// How images are compiled: by default by the driver, in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompileOptions {
     /// The compiler.
     pub compiler: Compiler,

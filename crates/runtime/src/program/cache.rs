@@ -62,6 +62,7 @@ use crate::pass::{Controls, Pass};
 
 /// Options of a program cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheOptions {
     /// Maximum device memory of all programs, in bytes.
     pub budget_bytes: usize,

@@ -20,6 +20,7 @@ pub enum PdlMode {
 
 /// How a program is built. A [`Policy`] converts into options with defaults otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BuildOptions {
     /// The strategy, or the automatic choice.
     pub policy: Policy,

@@ -146,7 +146,8 @@ fn transients_share_more_when_memory_is_short_before_a_build_fails() {
         (ordered / 2, Some(Reuse::Full)),
         (full / 2, None),
     ] {
-        let config = Config { memory_bytes: memory_bytes as u64, ..Config::default() };
+        let mut config = Config::default();
+        config.memory_bytes = memory_bytes as u64;
         let device = device_of(&simulated(config));
         let buffers: Vec<DeviceBuffer<u32>> =
             outs.iter().map(|_| DeviceBuffer::zeroed(&device.context, 8).unwrap()).collect();

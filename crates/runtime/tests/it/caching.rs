@@ -14,6 +14,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, device, device_of, driver_of, simulated};
 use crate::failing_programs::{Bench, UNKNOWN};
+use retrograph_test_support::with;
 
 const LARGEST: usize = 256;
 
@@ -80,8 +81,11 @@ fn cache_with(device: &Device, budget_bytes: usize, policy: Policy) -> Cache {
     controlled.control::<u32>("value");
     let required = controlled.requirements();
     let modules = ModuleCache::new(&device.context).prewarm(&required, |_| ()).unwrap();
-    let build = BuildOptions { policy, ..Default::default() };
-    let options = CacheOptions { budget_bytes, build };
+    let mut build = BuildOptions::default();
+    build.policy = policy;
+    let mut options = CacheOptions::default();
+    options.budget_bytes = budget_bytes;
+    options.build = build;
     ProgramCache::new(&modules, [Buckets::powers_of_two(LARGEST).unwrap()], options)
 }
 
@@ -134,7 +138,7 @@ fn transients_of_all_programs_lie_in_the_arena_of_the_largest() {
 #[test]
 fn programs_that_share_memory_wait_for_each_other_on_any_streams() {
     for seed in 0..4 {
-        let device = device_of(&simulated(Config { seed, ..Config::default() }));
+        let device = device_of(&simulated(with(Config::default(), |it| it.seed = seed)));
         let lengths = [200, 100, 250, 90];
         let streams = lengths.map(|_| Stream::new(&device.context).unwrap());
         let bounds = lengths.map(|_| Bound::new(&device));

@@ -61,7 +61,9 @@ impl Summed {
 
     /// The bits after each of three steps.
     fn run(&self, rank: &Rank, policy: Policy) -> (Strategy, Vec<u32>) {
-        let options = BuildOptions { policy, nan_transients: true, ..BuildOptions::default() };
+        let mut options = BuildOptions::default();
+        options.policy = policy;
+        options.nan_transients = true;
         let (mut program, w) = self.build(rank, options).unwrap();
         let mut bits = Vec::new();
         for _ in 0..3 {

@@ -9,6 +9,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, device_of, simulated};
 use crate::programs::build;
+use retrograph_test_support::with;
 
 const LEN: usize = 40;
 
@@ -95,12 +96,13 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (pass, externals) = described(&list);
-        let device = |seed| device_of(&simulated(Config { seed, ..Config::default() }));
+        let device = |seed| device_of(&simulated(with(Config::default(), |it| it.seed = seed)));
         let eager = run(&device(seed), &pass, &externals, Policy::Eager.into());
         let reuses = [Reuse::WhenOrdered, Reuse::Full, Reuse::Never];
         for (offset, reuse) in reuses.into_iter().enumerate() {
-            let (reuse, nan_transients) = (Some(reuse), offset == 0);
-            let options = BuildOptions { reuse, nan_transients, ..Policy::Manual.into() };
+            let mut options = BuildOptions::from(Policy::Manual);
+            options.reuse = Some(reuse);
+            options.nan_transients = offset == 0;
             for turn in 0..2 {
                 let device = device(seed.wrapping_add(1 + offset as u64 * 2 + turn));
                 prop_assert_eq!(&run(&device, &pass, &externals, options), &eager);

@@ -149,7 +149,8 @@ fn an_image_that_failed_to_load_can_be_loaded_later() {
 
 #[test]
 fn an_old_driver_lacks_parameter_sizes_and_works() {
-    let config = Config { driver_version: 12000, ..Config::default() };
+    let mut config = Config::default();
+    config.driver_version = 12000;
     let device = device_of(&crate::device::simulated(config));
     let (_modules, function) = warm(&device.context, SCALE, "scale");
     assert_eq!(function.parameter_sizes(), None);

@@ -33,7 +33,8 @@ impl Bench {
 
     /// A bench whose driver has some functions replaced by `change`.
     pub(crate) fn with_table(seed: u64, change: impl FnOnce(&mut DriverTable)) -> Self {
-        let config = Config { seed, ..Config::default() };
+        let mut config = Config::default();
+        config.seed = seed;
         let simulator = Arc::new(Simulator::new(config).unwrap());
         let (mut table, keep) = (*simulator.table(), Some(Arc::clone(&simulator) as _));
         change(&mut table);

@@ -12,6 +12,7 @@ use retrograph_runtime::{
 use crate::device::{Device, device, device_of, simulated};
 use crate::programs::build;
 use crate::ptx::{SCALE, warm};
+use retrograph_test_support::with;
 
 pub(crate) const LEN: usize = 96;
 
@@ -217,9 +218,10 @@ fn work_without_nodes_hands_its_dependencies_on() {
 #[test]
 fn every_order_that_the_edges_allow_gives_the_same_bits() {
     let run = |seed, policy| {
-        let device = device_of(&simulated(Config { seed, ..Config::default() }));
+        let device = device_of(&simulated(with(Config::default(), |it| it.seed = seed)));
         let mixed = Mixed::new(&device, forking(&device));
-        let options = BuildOptions { nan_transients: true, ..BuildOptions::from(policy) };
+        let mut options = BuildOptions::from(policy);
+        options.nan_transients = true;
         let (mut program, y) = mixed.build(&device, options).unwrap();
         mixed.run(&device.stream, &mut program, &y)
     };

@@ -6,6 +6,7 @@ use retrograph_runtime::{
     Bindings, BuildOptions, CustomLaunch, DeviceBuffer, OpId, Pass, PassError, PdlMode, Policy,
     Report, Slice,
 };
+use retrograph_test_support::with;
 
 use crate::device::{Device, device};
 use crate::failing_programs::Bench;
@@ -86,7 +87,7 @@ fn run(device: &Device, pdl: bool, options: BuildOptions) -> (Vec<u32>, Report) 
 #[test]
 fn kernels_that_wait_by_themselves_compute_the_same_bits() {
     let Some(device) = able() else { return };
-    let options = |policy, pdl| BuildOptions { pdl, ..BuildOptions::from(policy) };
+    let options = |policy, pdl| with(BuildOptions::from(policy), |it| it.pdl = pdl);
     let (expected, eager) = run(&device, true, options(Policy::Eager, PdlMode::Always));
     assert_eq!(eager.programmatic_edges, 0);
     let measured = usize::from(device.context.device_target().features().faster_with_pdl);
@@ -133,7 +134,8 @@ fn pdl_needs_kernels_as_all_predecessors() {
         let buffer = DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap();
         let mut bindings = Bindings::new();
         bindings.bind(given, &given_buffer).bind(out, &buffer);
-        let options = BuildOptions { pdl: PdlMode::Always, ..BuildOptions::from(policy) };
+        let mut options = BuildOptions::from(policy);
+        options.pdl = PdlMode::Always;
         let mut program = build(&device, &pass, &bindings, options).unwrap();
         for _ in 0..20 {
             program.step(&device.stream, &pass.controls()).unwrap();
@@ -180,7 +182,8 @@ fn a_kernel_that_prefetches_a_written_buffer_has_no_programmatic_edge() {
         for (slice, buffer) in [x, w, y].into_iter().zip(&buffers) {
             bindings.bind(slice, buffer);
         }
-        let options = BuildOptions { pdl: PdlMode::Always, ..BuildOptions::from(Policy::Manual) };
+        let mut options = BuildOptions::from(Policy::Manual);
+        options.pdl = PdlMode::Always;
         let mut program = build(&device, &pass, &bindings, options).unwrap();
         program.step(&device.stream, &pass.controls()).unwrap();
         program.report().programmatic_edges

@@ -9,6 +9,7 @@ use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, DeviceBuffer, Graph, NodeKind, Pass, Policy, Program, Slice,
 };
+use retrograph_test_support::with;
 
 use crate::device::{Device, device};
 use crate::failing_programs::{Bench, UNKNOWN};
@@ -50,7 +51,7 @@ fn run(
 }
 
 fn manual(uniform_priority: bool) -> BuildOptions {
-    BuildOptions { uniform_priority, ..BuildOptions::from(Policy::Manual) }
+    with(BuildOptions::from(Policy::Manual), |it| it.uniform_priority = uniform_priority)
 }
 
 /// The priorities of the kernels, least first.

@@ -258,12 +258,10 @@ fn nan_in_fresh_transients_changes_nothing() {
     for policy in POLICIES {
         for reuse in [Reuse::WhenOrdered, Reuse::Full, Reuse::Never] {
             let buffers = mlp.buffers(&device.stream);
-            let options = BuildOptions {
-                policy,
-                reuse: Some(reuse),
-                nan_transients: true,
-                ..Default::default()
-            };
+            let mut options = BuildOptions::default();
+            options.policy = policy;
+            options.reuse = Some(reuse);
+            options.nan_transients = true;
             let bindings = mlp.bindings(&buffers);
             let mut program = build(&device, &mlp.pass, &bindings, options).unwrap();
             assert_eq!(program.report().reuse, reuse);

@@ -29,7 +29,8 @@ pub(crate) fn simulated_ranks<T: Send>(
     body: impl Fn(&Rank) -> T + Sync,
 ) -> Vec<T> {
     run(count, |ranks| {
-        let config = Config { seed: 7 + ranks.rank as u64, ..Config::default() };
+        let mut config = Config::default();
+        config.seed = 7 + ranks.rank as u64;
         let device = device_of(&crate::device::simulated(config));
         let communicator = Communicator::join(&simulated(), &device.context, id, ranks).unwrap();
         body(&Rank { device, communicator })

@@ -15,6 +15,7 @@ use retrograph_runtime::{
 use crate::device::{Device, device, device_of, simulated};
 use crate::mlp::Mlp;
 use crate::programs::build;
+use retrograph_test_support::with;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, Policy::Auto];
 const UPDATES: [UpdateStrategy; 3] =
@@ -195,7 +196,7 @@ fn copies_and_fills_follow_at_their_offsets() {
 #[test]
 fn steps_in_flight_use_the_memory_that_they_were_bound_to() {
     for seed in 0..3 {
-        let device = device_of(&simulated(Config { seed, ..Config::default() }));
+        let device = device_of(&simulated(with(Config::default(), |it| it.seed = seed)));
         let other = Stream::new(&device.context).unwrap();
         let mlp = Mlp::new();
         let expected = two_fresh_steps(&device, &mlp);

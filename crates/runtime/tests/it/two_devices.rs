@@ -11,6 +11,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, driver_of, two_devices, two_devices_of};
 use crate::tally::Tally;
+use retrograph_test_support::with;
 
 const STEPS: u32 = 20;
 
@@ -113,7 +114,7 @@ fn a_capture_on_one_device_does_not_block_the_other() {
 
 #[test]
 fn a_fault_on_one_device_does_not_affect_the_other() {
-    let simulator = Simulator::new(Config { devices: 2, ..Config::default() }).unwrap();
+    let simulator = Simulator::new(with(Config::default(), |it| it.devices = 2)).unwrap();
     let simulator = Arc::new(simulator);
     let driver = driver_of(&simulator).unwrap();
     let [here, there] = two_devices_of(&driver);

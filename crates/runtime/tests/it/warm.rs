@@ -14,6 +14,7 @@ use retrograph_runtime::{
 
 use crate::device::{device, device_of, simulated};
 use crate::ptx::{BROKEN, SCALE, image, requirements, warm};
+use retrograph_test_support::with;
 
 #[test]
 fn every_kernel_of_the_workspace_becomes_warm() {
@@ -54,7 +55,8 @@ fn every_kernel_of_the_workspace_becomes_warm() {
 
 #[test]
 fn a_device_older_than_every_kernel_is_refused_with_both() {
-    let config = Config { compute_capability: (6, 1), ..Config::default() };
+    let mut config = Config::default();
+    config.compute_capability = (6, 1);
     let cache = ModuleCache::new(&device_of(&simulated(config)).context);
     let mut requirements = Requirements::default();
     requirements.insert(&MEAN);
@@ -172,7 +174,7 @@ fn arguments_that_do_not_fit_are_refused_before_the_launch() {
 
 #[test]
 fn a_plan_that_does_not_fit_is_refused_before_anything_is_uploaded() {
-    let driver = simulated(Config { memory_bytes: 64 << 20, ..Config::default() });
+    let driver = simulated(with(Config::default(), |it| it.memory_bytes = 64 << 20));
     let device = device_of(&driver);
     let (modules, _) = warm(&device.context, SCALE, "scale");
     assert!(modules.report().free_after <= modules.report().free_before);

@@ -10,6 +10,7 @@ use retrograph_runtime::modules::{
     Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning, image_target,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements};
+use retrograph_test_support::with;
 use sha2::{Digest, Sha256};
 
 use crate::device::{Device, device, simulated};
@@ -40,7 +41,7 @@ fn both() -> [BundleEntry; 2] {
 }
 
 fn from(path: &PathBuf) -> CacheOptions {
-    CacheOptions { bundles: vec![Bundle::open(path).unwrap()], ..CacheOptions::default() }
+    with(CacheOptions::default(), |it| it.bundles = vec![Bundle::open(path).unwrap()])
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn a_bundle_can_be_part_of_the_program() {
     let bytes: &'static [u8] = fs::read(&path).unwrap().leak();
     let options = |bytes| {
         Bundle::from_static(bytes)
-            .map(|bundle| CacheOptions { bundles: vec![bundle], ..CacheOptions::default() })
+            .map(|bundle| with(CacheOptions::default(), |it| it.bundles = vec![bundle]))
     };
     assert_warm(&warm_two(&bench(), options(bytes).unwrap()).unwrap(), Source::Bundle, &[]);
     for length in [9, 60, bytes.len() - 1] {
@@ -77,8 +78,9 @@ fn images_in_a_bundle_are_not_decompressed() {
     // No other test in this process needs images of this target, or this image.
     let target: SmTarget = "sm_75".parse().unwrap();
     let compute_capability = (7, 5);
-    let device =
-        crate::device::device_of(&simulated(Config { compute_capability, ..Config::default() }));
+    let device = crate::device::device_of(&simulated(with(Config::default(), |it| {
+        it.compute_capability = compute_capability
+    })));
     let mut wanted = Requirements::default();
     wanted.insert(&MEAN);
     let image = MEAN.image;
@@ -169,7 +171,8 @@ fn the_next_bundle_is_tried_if_the_driver_refuses_the_code_of_one() {
     let (_refused_folder, refused) = bundle(&[entry("scale", SCALE, "this is no image")]);
     let (_good_folder, good) = bundle(&both());
     let bundles = [refused, good].map(|path| Bundle::open(path).unwrap()).to_vec();
-    let warm = warm_two(&bench(), CacheOptions { bundles, ..CacheOptions::default() }).unwrap();
+    let warm =
+        warm_two(&bench(), with(CacheOptions::default(), |it| it.bundles = bundles)).unwrap();
     assert_warm(&warm, Source::Bundle, &["`scale` from bundle was refused"]);
 }
 
@@ -179,7 +182,8 @@ fn a_refused_bundle_does_not_keep_the_disk_from_being_asked() {
     let cache = tempfile::tempdir().unwrap();
     let device = bench();
     warm_two(&device, on_disk(&cache.path().join("c"))).unwrap();
-    let options = CacheOptions { bundles: from(&path).bundles, ..on_disk(&cache.path().join("c")) };
+    let mut options = on_disk(&cache.path().join("c"));
+    options.bundles = from(&path).bundles;
     assert_eq!(warm_two(&device, options).unwrap().report().sources(), "2 disk");
 }
 

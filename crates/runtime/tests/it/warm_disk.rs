@@ -163,7 +163,8 @@ fn code_of_another_driver_is_not_taken() {
 
     let (_folder, path) = place();
     let on = |driver_version| {
-        let config = Config { driver_version, ..Config::default() };
+        let mut config = Config::default();
+        config.driver_version = driver_version;
         let device = crate::device::device_of(&crate::device::simulated(config));
         sources(&device, on_disk(&path))
     };

@@ -14,6 +14,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, device, device_of, driver_of, simulated};
 use crate::warm_places::{files, on_disk};
+use retrograph_test_support::with;
 
 /// A width for which a warp covers a row, and one for which a block does.
 const WIDTHS: [usize; 2] = [33, 1500];
@@ -107,7 +108,9 @@ fn a_whole_kernel_has_the_entry_points_of_the_device() {
     };
     let kernel = retrograph_kernels::all().iter().find(some).unwrap();
     let compute_capability = (target.number / 10, target.number % 10);
-    let device = device_of(&simulated(Config { compute_capability, ..Config::default() }));
+    let device = device_of(&simulated(with(Config::default(), |it| {
+        it.compute_capability = compute_capability
+    })));
     let mut requirements = Requirements::default();
     requirements.insert(kernel);
     let warm = ModuleCache::new(&device.context).prewarm(&requirements, |_| ()).unwrap();

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 
 use retrograph_runtime::modules::{CacheDir, CacheOptions, CompileOptions, PrewarmReport, Source};
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
+use retrograph_test_support::with;
 
 use crate::device::Device;
 use crate::ptx::{SCALE, STORE, image};
 
 /// Options with a cache on disk.
 pub(crate) fn on_disk(path: &Path) -> CacheOptions {
-    CacheOptions { disk: Some(CacheDir::at(path)), ..CacheOptions::default() }
+    with(CacheOptions::default(), |it| it.disk = Some(CacheDir::at(path)))
 }
 
 /// Options with compiler processes.
 pub(crate) fn with_workers(warming: CompileOptions) -> CacheOptions {
-    CacheOptions { compile: warming, ..CacheOptions::default() }
+    with(CacheOptions::default(), |it| it.compile = warming)
 }
 
 /// The files of a cache on disk.

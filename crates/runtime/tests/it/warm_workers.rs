@@ -11,6 +11,7 @@ use retrograph_runtime::modules::{
     CacheOptions, CompileOptions, Compiler, Source, Warning, WorkerCommand, serve_compiler,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
+use retrograph_test_support::with;
 
 use crate::device::{Device, device_of, simulated};
 use crate::ptx::{BROKEN, SCALE, image, requirements};
@@ -50,7 +51,10 @@ fn warm_large(count: usize, warming: CompileOptions) -> WarmModules {
 
 fn processes(program: PathBuf, workers: usize) -> CompileOptions {
     let compiler = Compiler::Processes(WorkerCommand { program, arguments: Vec::new() });
-    CompileOptions { compiler, workers, ..CompileOptions::default() }
+    with(CompileOptions::default(), |it| {
+        it.compiler = compiler;
+        it.workers = workers;
+    })
 }
 
 /// An assembler whose code is its source: arguments are `-arch=… source -o code`.
@@ -61,11 +65,10 @@ done
 cat "$source" > "$code"; printf '\0' >> "$code""#;
 
 fn ptxas(path: PathBuf, workers: usize) -> CacheOptions {
-    with_workers(CompileOptions {
-        compiler: Compiler::Ptxas(path),
-        workers,
-        ..CompileOptions::default()
-    })
+    with_workers(with(CompileOptions::default(), |it| {
+        it.compiler = Compiler::Ptxas(path);
+        it.workers = workers;
+    }))
 }
 
 #[test]
@@ -76,7 +79,8 @@ fn an_assembler_compiles_and_the_cache_keeps_what_it_made() {
     let warm = warm_two(&device, options.clone()).unwrap();
     assert_warm(&warm, Source::Worker, &[]);
     let disk = on_disk(&folder.path().join("cache")).disk;
-    let options = CacheOptions { disk, ..options };
+    let mut options = options;
+    options.disk = disk;
     assert_eq!(sources(&device, options.clone()), "2 worker");
     assert_eq!(sources(&device, options), "2 disk");
 }
@@ -156,10 +160,8 @@ fn assert_ended(warm: &WarmModules, limit: Duration, with_image: bool, count: us
 fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     let folder = tempfile::tempdir().unwrap();
     let (started, limit) = (Instant::now(), Duration::from_millis(200));
-    let of = |lines: &str| CompileOptions {
-        timeout: limit,
-        ..processes(program(folder.path(), lines), 2)
-    };
+    let of =
+        |lines: &str| with(processes(program(folder.path(), lines), 2), |it| it.timeout = limit);
     // Its child processes keep the pipes open even after it has ended.
     assert_ended(&warm_large(2, of("sleep 60")), limit, false, 1);
     // It sends its identity, and then reads no request, or a part of one.
@@ -171,7 +173,10 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     let hello = format!("cat {}/identity", folder.path().display());
     assert_ended(&warm_large(2, of(&format!("{hello}; sleep 60"))), limit, true, 1);
     let compiler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
-    let warming = CompileOptions { compiler, workers: 2, timeout: limit };
+    let mut warming = CompileOptions::default();
+    warming.compiler = compiler;
+    warming.workers = 2;
+    warming.timeout = limit;
     let warm = warm_two(&bench(), with_workers(warming)).unwrap();
     assert_ended(&warm, limit, true, 2);
     assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");

@@ -10,6 +10,7 @@ use retrograph_runtime::{
 };
 use retrograph_test_support::device::{Device, device, device_of, simulated};
 use retrograph_test_support::ptx::SCALE;
+use retrograph_test_support::with;
 
 const LEN: usize = 1000;
 
@@ -125,7 +126,9 @@ fn a_pass_of_own_ptx_has_controls_and_library_calls() {
 fn a_device_older_than_every_kernel_runs_own_ptx() {
     let scaled = Scaled::new(CustomImage::ptx("scale", SCALE.replace("sm_75", "sm_50")));
     for compute_capability in [(6, 1), (5, 0)] {
-        let device = device_of(&simulated(Config { compute_capability, ..Config::default() }));
+        let device = device_of(&simulated(with(Config::default(), |it| {
+            it.compute_capability = compute_capability
+        })));
         for policy in [Policy::Auto, Policy::Eager] {
             scaled.check(&device, policy);
         }
@@ -134,7 +137,8 @@ fn a_device_older_than_every_kernel_runs_own_ptx() {
 
 #[test]
 fn own_ptx_for_a_newer_target_is_refused_with_both_targets() {
-    let config = Config { compute_capability: (6, 1), ..Config::default() };
+    let mut config = Config::default();
+    config.compute_capability = (6, 1);
     let cache = ModuleCache::new(&device_of(&simulated(config)).context);
     let refused = cache
         .prewarm(&Scaled::new(CustomImage::ptx("scale", SCALE)).pass.requirements(), |_| ())

@@ -19,6 +19,7 @@ pub enum GradientOwner {
 
 /// Options of a training step. Only `preference` changes the loss or the gradients beyond rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StepOptions {
     /// Who keeps the gradients.
     pub gradients: GradientOwner,

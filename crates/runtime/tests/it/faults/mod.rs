@@ -48,7 +48,9 @@ impl Fault {
 }
 
 fn world() -> Arc<Simulator> {
-    let config = Config { threads: 1, memory_bytes: 1 << 20, ..Config::default() };
+    let mut config = Config::default();
+    config.threads = 1;
+    config.memory_bytes = 1 << 20;
     Arc::new(Simulator::new(config).unwrap())
 }
 
