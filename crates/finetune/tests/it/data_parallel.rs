@@ -192,16 +192,12 @@ fn the_mean_is_over_the_targets_of_all_devices() {
 #[test]
 fn micro_batches_are_added_before_the_exchange() {
     for mode in [LORA, Mode::Full] {
-        for step in [
-            with(StepOptions::default(), |it| {
-                it.micro_batch = Some(1);
-                it.recompute = true;
-            }),
-            with(StepOptions::default(), |it| it.interleave = Some(2)),
-        ] {
+        for (micro_batch, interleave) in [(Some(1), None), (None, Some(2))] {
             let config = batch_of(mode, Precision::F32, 8);
             let mut options = TrainerOptions::default();
-            options.step = step;
+            options.step.micro_batch = micro_batch;
+            options.step.recompute = micro_batch.is_some();
+            options.step.interleave = interleave;
             let data = Data::from(text());
             let expected = train_on(&mut trainer(&device(), &config, options), &data);
             let found = on_ranks(2, |rank| train_on(&mut rank.trainer(&config, options), &data));
@@ -379,9 +375,9 @@ fn a_batch_without_equal_parts_is_refused() {
 #[test]
 fn several_ranks_need_a_group() {
     let config = batch_of(LORA, Precision::F32, 4);
-    let mut step = StepOptions::default();
-    step.ranks = Ranks { rank: 0, world_size: 2 };
-    let plan = Plan::new(&config, with(TrainerOptions::default(), |it| it.step = step)).unwrap();
+    let mut options = TrainerOptions::default();
+    options.step.ranks = Ranks { rank: 0, world_size: 2 };
+    let plan = Plan::new(&config, options).unwrap();
     let error = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap_err();
     assert!(error.to_string().contains("the group of 2 processes has no communicator"));
 }
