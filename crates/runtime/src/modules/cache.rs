@@ -52,8 +52,9 @@ impl ModuleCache {
     /// use retrograph_runtime::{Context, DeviceIndex, Driver, ModuleCache};
     ///
     /// let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
-    /// let disk = Some(CacheDir::at(std::env::temp_dir().join("retrograph example")));
-    /// let cache = ModuleCache::with(&context, CacheOptions { disk, ..Default::default() });
+    /// let mut options = CacheOptions::default();
+    /// options.disk = Some(CacheDir::at(std::env::temp_dir().join("retrograph example")));
+    /// let cache = ModuleCache::with(&context, options);
     /// # drop(cache);
     /// # }
     /// # Ok::<(), retrograph_runtime::Error>(())

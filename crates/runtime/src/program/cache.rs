@@ -23,7 +23,8 @@
 //! let modules = ModuleCache::new(&context);
 //! let modules = modules.prewarm(&describe(64)?.pass.requirements(), |_| ())?;
 //!
-//! let options = CacheOptions { budget_bytes: 1 << 20, ..Default::default() };
+//! let mut options = CacheOptions::default();
+//! options.budget_bytes = 1 << 20;
 //! let mut cache = ProgramCache::new(&modules, [Buckets::powers_of_two(64)?], options);
 //! for length in [5, 7, 30] {
 //!     let mut cached =
