@@ -7,6 +7,7 @@ use retrograph_finetune::{
     TrainingConfig,
 };
 use retrograph_test_support::numbers::same_bits;
+use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::golden::{batch, config, distance, weights};
@@ -146,9 +147,9 @@ fn the_loss_of_a_token_has_the_same_bits_whichever_others_have_targets() {
 fn gradients_of_parts_add_up_to_the_gradient_of_all() {
     let default = StepOptions::default();
     let options = [
-        StepOptions { micro_batch: Some(1), ..default },
-        StepOptions { interleave: Some(2), ..default },
-        StepOptions { fuse_from: Some(0), split_from: Some(0), ..default },
+        with(default, |it| it.micro_batch = Some(1)),
+        with(default, |it| it.interleave = Some(2)),
+        with(default, |it| (it.fuse_from, it.split_from) = (Some(0), Some(0))),
     ];
     for (config, other) in configs().into_iter().zip(options.into_iter().cycle()) {
         let all = batch(&config, 0);
