@@ -142,8 +142,8 @@ pub const SPLIT_RMS_NORM_ANY_WIDTH: &str = "split_f16_rms_norm";
 
 /// The entries of [`SPLIT_RMS_NORM`] that keep a row in registers, each with its number of vec4s
 /// per thread.
-pub const SPLIT_RMS_NORM_IN_REGISTERS: [(u32, &str); 3] =
-    [(1, "split_f16_rms_norm_1"), (2, "split_f16_rms_norm_2"), (4, "split_f16_rms_norm_4")];
+pub const SPLIT_RMS_NORM_IN_REGISTERS: &[(u32, &str)] =
+    &[(1, "split_f16_rms_norm_1"), (2, "split_f16_rms_norm_2"), (4, "split_f16_rms_norm_4")];
 
 /// RMSNorm with an optional residual add, whose rows are split into terms of f16.
 pub const SPLIT_RMS_NORM: Signature = Signature {
@@ -199,8 +199,8 @@ pub const SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH: &str = "split_f16_rms_norm_backward
 
 /// The entries of [`SPLIT_RMS_NORM_BACKWARD`] that keep a row in registers, each with its number of
 /// vec4s per thread.
-pub const SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS: [(u32, &str); 2] =
-    [(1, "split_f16_rms_norm_backward_1"), (2, "split_f16_rms_norm_backward_2")];
+pub const SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS: &[(u32, &str)] =
+    &[(1, "split_f16_rms_norm_backward_1"), (2, "split_f16_rms_norm_backward_2")];
 
 /// The backward pass of RMSNorm, whose gradient is split into terms of f16.
 pub const SPLIT_RMS_NORM_BACKWARD: Signature = Signature {

@@ -57,15 +57,15 @@ pub(crate) fn split(target: SmTarget) -> Module {
 fn build(
     target: SmTarget,
     any_width: &str,
-    in_registers: [(u32, &str); 2],
+    in_registers: &[(u32, &str)],
     declare: impl for<'k> Fn(&Kernel<'k>) -> Rows<'k>,
 ) -> Module {
     let any_width = Kernel::build(any_width, |k| self::any_width(k, target, declare(k)));
-    let entry = |(vec4s, name): (u32, &str)| {
+    let entry = |&(vec4s, name): &(u32, &str)| {
         Kernel::build(name, |k| pipelined::in_registers(k, target, declare(k), vec4s))
     };
     let module = ModuleBuilder::new(target).entry(any_width);
-    in_registers.into_iter().map(entry).fold(module, ModuleBuilder::entry).build()
+    in_registers.iter().map(entry).fold(module, ModuleBuilder::entry).build()
 }
 
 /// The operands of all rows, or of one row.

@@ -13,14 +13,14 @@ use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
 /// Kernel of [`SplitRmsNorm`].
 pub static SPLIT_RMS_NORM: Kernel =
     Kernel::new("split_f16_rms_norm", &abi::SPLIT_RMS_NORM, |problem, _| {
-        let in_registers = &abi::SPLIT_RMS_NORM_IN_REGISTERS;
+        let in_registers = abi::SPLIT_RMS_NORM_IN_REGISTERS;
         dispatch(problem, in_registers, abi::SPLIT_RMS_NORM_ANY_WIDTH)
     });
 
 /// Kernel of [`SplitRmsNormBackward`].
 pub static SPLIT_RMS_NORM_BACKWARD: Kernel =
     Kernel::new("split_f16_rms_norm_backward", &abi::SPLIT_RMS_NORM_BACKWARD, |problem, _| {
-        let in_registers = &abi::SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS;
+        let in_registers = abi::SPLIT_RMS_NORM_BACKWARD_IN_REGISTERS;
         dispatch(problem, in_registers, abi::SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH)
     });
 
