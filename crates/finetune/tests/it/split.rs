@@ -116,7 +116,10 @@ fn operands_that_no_row_kernel_computes_are_split_by_launches() {
         let operands = projections(&attention).into_iter().chain([(attention, 1536)]);
         operands.chain(grads)
     };
-    let expected = (0..2).flat_map(forward).chain([1, 0].into_iter().flat_map(backward));
+    // Rows with a target are gathered before they are split.
+    let logits = [("logits".to_owned(), 1536)];
+    let backward = [1, 0].into_iter().flat_map(backward);
+    let expected = (0..2).flat_map(forward).chain(logits).chain(backward);
     let found: Vec<_> = splits.map(|(of, width)| (of.to_owned(), width)).collect();
     assert_eq!(found, expected.collect::<Vec<_>>());
 }

@@ -83,8 +83,7 @@ impl Linear {
         shape: GemmShape,
         config: &PassConfig,
     ) -> Self {
-        let products = Products::new(weight, None, shape, config, 0).for_fewer_rows();
-        Self::resolve(weight, None, None, products)
+        Self::resolve(weight, None, None, Products::new(weight, None, shape, config, 0))
     }
 
     /// Returns the layer with a limit of the rows that its products compute: the number in

@@ -239,16 +239,6 @@ impl Products {
         Self { forward_splits: 1, backward_splits: 1, ..self }
     }
 
-    /// The same products with enough splits of the gradient of the input for half of the rows.
-    /// A row limit then also saves time if the tiles of all rows run in one wave.
-    pub(super) fn for_fewer_rows(self) -> Self {
-        let Self { shape, compute, weights, concurrent: [concurrent, _], .. } = self;
-        let activations = if self.bf16_operand { DType::Bf16 } else { DType::F32 };
-        let config = GemmConfig { compute, activations, weights, concurrent };
-        let half = GemmShape { rows: shape.rows.div_ceil(2), ..shape };
-        Self { backward_splits: self.backward_splits.max(half.dgrad_splits(config)), ..self }
-    }
-
     /// Whether one launch can compute the gradient of the input through this layer and through
     /// others: a bf16 product that fills a device alone.
     pub(super) fn joinable(&self) -> bool {
