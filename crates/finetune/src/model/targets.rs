@@ -11,8 +11,7 @@ use crate::error::Result;
 /// Controls: the targets of tokens, and the order of the rows of logits.
 #[derive(Clone, Copy, Debug)]
 pub struct Targets {
-    /// The token that follows each token, or
-    /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
+    /// The token that follows each token, or [`IGNORED_TARGET`].
     pub(super) targets: Slice<u32>,
     /// The number of targets of all ranks that are not ignored. Loss and gradients are means over
     /// these targets.

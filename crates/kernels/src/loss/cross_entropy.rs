@@ -48,8 +48,8 @@ pub(super) fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch
 /// infinities, gives the same. If the logit of the target is negative infinity, the loss is
 /// infinite.
 ///
-/// With a [row limit](Launch::row_limit), rows of logits from the limit on are ignored, and their
-/// gradient is not written.
+/// With a [row limit](Launch::row_limit), rows of logits from the limit on have loss 0, and their
+/// logits are not read and their gradient is not written.
 ///
 /// With a `softcap`, logits are `cap · tanh(x ÷ cap)` of the given ones, and the gradient is that
 /// of the given ones. An infinite one becomes the cap.

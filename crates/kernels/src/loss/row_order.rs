@@ -29,11 +29,10 @@ fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
 /// The widest rows: the y extent of a grid times the bytes of a block.
 const MAX_ROW_BYTES: usize = MAX_GRID_YZ * 4096;
 
-/// `out[i] = x[order[i]]` for the first rows, as many as `row_limit` contains; other rows of `out`
-/// are zeros.
+/// `out[i] = x[order[i]]` for i below the number in `row_limit`; other rows of `out` are zeros.
 ///
-/// A row i for which `order[i]` is not a row is not written. Deterministic: one thread copies each
-/// element.
+/// Row i of `out` is not written if `order[i]` is not below the number of rows. Deterministic: one
+/// thread copies each element.
 #[derive(Clone, Copy, Debug)]
 pub struct GatherRows<B, T: Element = f32> {
     /// `[rows, width]`, read.
@@ -59,11 +58,11 @@ impl<B: Copy, T: Element> GatherRows<B, T> {
     }
 }
 
-/// The inverse of [`GatherRows`]: `out[order[i]] = x[i]` for the first rows, as many as `row_limit`
-/// contains; other rows of `out` are zeros, and other rows of `x` are not read.
+/// The inverse of [`GatherRows`]: `out[order[i]] = x[i]` for i below the number in `row_limit`.
+/// Other rows of `out` are zeros, and other rows of `x` are not read.
 ///
-/// A row i for which `order[i]` is not a row is skipped. Deterministic: one thread copies each
-/// element.
+/// Row i of `x` is skipped if `order[i]` is not below the number of rows. Deterministic: one thread
+/// copies each element.
 #[derive(Clone, Copy, Debug)]
 pub struct ScatterRows<B, T: Element = f32> {
     /// `[rows, width]`, read.

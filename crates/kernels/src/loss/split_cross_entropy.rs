@@ -16,6 +16,9 @@ pub static SPLIT_CROSS_ENTROPY: Kernel =
 /// Computes the losses and the gradient of [`CrossEntropy`](super::CrossEntropy), and splits the
 /// rows of the gradient, with the bits of two launches, the second of which is
 /// [`Split`](crate::gemm::Split). The logits have no cap.
+///
+/// With a [row limit](Launch::row_limit), rows from the limit on have loss 0, and neither their
+/// terms nor their scales are written.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitCrossEntropy<B> {
     /// `[rows, vocab]`, read.
