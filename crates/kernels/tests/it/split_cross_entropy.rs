@@ -99,7 +99,7 @@ fn rows_in_an_order_up_to_a_limit_have_the_bits_of_two_launches() {
         let logits = device.upload(&data.uniform(rows * vocab, 8.0));
         let targets: Vec<_> = [3, IGNORED_TARGET, 0].into_iter().cycle().take(rows).collect();
         let (targets, counted) = (device.upload(&targets), device.upload(&[3_u32]));
-        // Rows 0 and 2 of the logits have targets, row 1 has none.
+        // Token 1 has no target and comes first; tokens 0, rows − 1, … follow.
         let order: Vec<_> = (0..rows as u32).map(|row| (row + 2) % rows as u32).rev().collect();
         let (order, grad) = (Some(device.upload(&order)), device.unwritten(rows * vocab));
         let two_launches = CrossEntropy {

@@ -10,8 +10,7 @@ use retrograph_runtime::{
     Pass, Policy, Slice,
 };
 use retrograph_test_support::numbers::{Data, doubles};
-use retrograph_test_support::reference::matmul;
-use retrograph_test_support::reference::transposed;
+use retrograph_test_support::reference::{matmul, transposed};
 
 use crate::cublas::cublas;
 use crate::device::{Device, device};
@@ -102,7 +101,8 @@ fn errors(found: &[f32], exact: &[f64], sums: &[f64]) -> [f64; 2] {
     [largest, square.sqrt()].map(|error| error * f64::from(1 << 24))
 }
 
-/// Prints one JSON line per operands; `--nocapture` shows them.
+/// Prints one JSON line for each pair of operands; `--nocapture` shows them. The factor of outliers
+/// is 1 if there are none.
 #[test]
 #[expect(clippy::print_stdout, reason = "records take the lines")]
 fn errors_of_f32_products_are_near_those_of_sgemm() {
@@ -112,11 +112,7 @@ fn errors_of_f32_products_are_near_those_of_sgemm() {
     for inner in [1536, 8960] {
         let products = Products::new(inner);
         for [x_scale, w_scale] in [[1.0, 1.0], [1e-30, 1e30], [1e30, 1e-30], [1e-15, 1e-15]] {
-            for (every, factor, name, bound) in [
-                (usize::MAX, 1.0, "none", 2.0),
-                (193, 1e3, "x1000", 2.0),
-                (12_289, 1e6, "x1e6", 32.0),
-            ] {
+            for (every, factor, bound) in [(1, 1.0, 2.0), (193, 1e3, 2.0), (12_289, 1e6, 32.0)] {
                 let mut x = data.uniform(ROWS * inner, x_scale);
                 let mut w = data.uniform(OUTPUTS * inner, w_scale);
                 x.iter_mut().skip(7).step_by(every).for_each(|value| *value *= factor);
@@ -131,7 +127,7 @@ fn errors_of_f32_products_are_near_those_of_sgemm() {
                 let [sgemm, tf32x3, split] = found.map(|y| errors(&y, &exact, &sums));
                 println!(
                     "{{\"inner\":{inner},\"scales\":[{x_scale:e},{w_scale:e}],\
-                     \"outliers\":\"{name}\",\"sgemm\":{sgemm:.3?},\"tf32x3\":{tf32x3:.3?},\
+                     \"outliers\":{factor:e},\"sgemm\":{sgemm:.3?},\"tf32x3\":{tf32x3:.3?},\
                      \"split_f16\":{split:.3?}}}"
                 );
                 for (ours, bound) in [(tf32x3, 4.0), (split, bound)] {
