@@ -13,6 +13,7 @@ use crate::device::device;
 use crate::golden::{batch, config, distance, weights};
 use crate::models::LORA;
 use crate::packing::losses;
+use crate::split::launches;
 
 /// Loss, norm and gradients of a step of the golden model on `batch`.
 fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Vec<f32>)>) {
@@ -91,29 +92,26 @@ fn without_targets_there_is_no_loss_and_no_gradient() {
     assert!(gradients.iter().all(|(_, gradient)| gradient.iter().all(|value| *value == 0.0)));
 }
 
-/// Models whose logits are computed by every kind of product, with more rows than a tile, and
-/// columns of the vocabulary that no tile divides.
+/// More rows than a tile, and columns of the vocabulary that no tile divides.
+fn wide(mode: Mode) -> TrainingConfig {
+    let config = unclipped(4);
+    let model = ModelConfig { vocab: 328, hidden: 32, intermediate: 48, ..config.model };
+    TrainingConfig { model, mode, seq: 41, ..config }
+}
+
+fn capped(mut config: TrainingConfig) -> TrainingConfig {
+    config.model.logit_softcap = Some(1.5);
+    config
+}
+
+/// Models whose logits are computed by every kind of product, except products of f16 terms.
 fn configs() -> Vec<TrainingConfig> {
-    let wide = |config: TrainingConfig| {
-        let model = ModelConfig { vocab: 328, hidden: 32, intermediate: 48, ..config.model };
-        TrainingConfig { model, batch: 4, seq: 41, ..config }
-    };
-    let (mut capped, mut tied) = (wide(unclipped(1)), wide(unclipped(1)));
-    capped.model.logit_softcap = Some(1.5);
+    let (full, lora) = (wide(Mode::Full), wide(LORA));
+    let mut tied = full;
     tied.model.tie_word_embeddings = !tied.model.tie_word_embeddings;
-    let lora = TrainingConfig { mode: LORA, ..wide(unclipped(1)) };
     let in_bf16 = |config| TrainingConfig { precision: Precision::BF16, ..config };
     let qlora = TrainingConfig { precision: Precision::BF16.nf4(false), ..lora };
-    vec![
-        wide(unclipped(1)),
-        capped,
-        tied,
-        lora,
-        in_bf16(capped),
-        in_bf16(tied),
-        in_bf16(lora),
-        qlora,
-    ]
+    vec![full, capped(full), tied, lora, in_bf16(capped(full)), in_bf16(tied), in_bf16(lora), qlora]
 }
 
 /// The batch with only the targets at which `keep` holds.
@@ -141,34 +139,55 @@ fn the_loss_of_a_token_has_the_same_bits_whichever_others_have_targets() {
     }
 }
 
-/// The gradients of the mean over all targets are the means of those over two parts, weighted with
-/// the numbers of targets.
+/// Checks that the gradient of the mean over all targets is the mean of those over two parts,
+/// weighted with the numbers of targets.
+fn parts_add_up(config: &TrainingConfig, options: StepOptions, tolerance: f64) {
+    let all = batch(config, 0);
+    // The first sequence and the end of the last one have no target.
+    let part = |at: usize| at >= config.seq && at % 7 < 5 && at < 4 * config.seq - 9;
+    let step = |batch: &Batch| step_with(config, batch, options).1;
+    let (some, rest) = (kept(&all, part), kept(&all, |at| !part(at)));
+    let [few, others, total] = [&some, &rest, &all].map(|batch| f64::from(batch.counted()));
+    let sums = step(&some).into_iter().zip(step(&rest));
+    for ((name, whole), ((_, some), (_, rest))) in step(&all).into_iter().zip(sums) {
+        let weighted = some
+            .iter()
+            .zip(&rest)
+            .map(|(some, rest)| (few * f64::from(*some) + others * f64::from(*rest)) / total);
+        let error = distance(&whole, &weighted.collect::<Vec<_>>());
+        let what = format!("{name} in {} with {options:?}", config.precision);
+        assert!(error < tolerance, "the gradient of {what} is off by {error:.2e}");
+    }
+}
+
 #[test]
 fn gradients_of_parts_add_up_to_the_gradient_of_all() {
     let default = StepOptions::default();
     let options = [
         with(default, |it| it.micro_batch = Some(1)),
         with(default, |it| it.interleave = Some(2)),
-        with(default, |it| (it.fuse_from, it.split_from) = (Some(0), Some(0))),
+        with(default, |it| it.fuse_from = Some(0)),
     ];
     for (config, other) in configs().into_iter().zip(options.into_iter().cycle()) {
-        let all = batch(&config, 0);
-        // The first sequence and the end of the last one have no target.
-        let part = |at: usize| at >= config.seq && at % 7 < 5 && at < 4 * config.seq - 9;
         let tolerance = if config.precision == Precision::F32 { 1e-4 } else { 0.03 };
         for options in [default, other] {
-            let step = |batch: &Batch| step_with(&config, batch, options).1;
-            let (some, rest) = (kept(&all, part), kept(&all, |at| !part(at)));
-            let [few, others, total] = [&some, &rest, &all].map(|batch| f64::from(batch.counted()));
-            let sums = step(&some).into_iter().zip(step(&rest));
-            for ((name, whole), ((_, some), (_, rest))) in step(&all).into_iter().zip(sums) {
-                let weighted = some.iter().zip(&rest).map(|(some, rest)| {
-                    (few * f64::from(*some) + others * f64::from(*rest)) / total
-                });
-                let error = distance(&whole, &weighted.collect::<Vec<_>>());
-                let what = format!("{name} in {} with {options:?}", config.precision);
-                assert!(error < tolerance, "the gradient of {what} is off by {error:.2e}");
-            }
+            parts_add_up(&config, options, tolerance);
         }
+    }
+}
+
+/// Cross-entropy splits the gradient of the logits, or a separate launch does.
+#[test]
+fn gradients_of_parts_add_up_if_products_read_f16_terms() {
+    let options = with(StepOptions::default(), |it| it.split_from = Some(1));
+    for (config, fused) in
+        [(wide(LORA), true), (capped(wide(LORA)), false), (wide(Mode::Full), false)]
+    {
+        // A third tile, and at least 256 rows.
+        let config = TrainingConfig { seq: 67, ..config };
+        let kernels = launches(&config, options);
+        assert!(kernels.contains(&"gemm_dgrad_split"), "{kernels:?}");
+        assert_eq!(kernels.contains(&"split_f16_cross_entropy"), fused, "{kernels:?}");
+        parts_add_up(&config, options, 1e-5);
     }
 }

@@ -194,10 +194,10 @@ fn post_norms_of_a_large_step_in_bf16_write_only_bf16() {
 /// The weight gradient of a trained output projection is a sum over all rows.
 #[test]
 fn logits_and_their_gradients_stop_at_the_last_row_with_a_target() {
-    let limited = |mode| {
-        let precision = crate::config::Precision::BF16;
-        let config = TrainingConfig { precision, batch: 1, seq: 16, ..config(mode) };
-        let step = StepPass::new(&config, StepOptions::default()).unwrap();
+    let limited = |mode, precision, seq| {
+        let config = TrainingConfig { precision, batch: 1, seq, ..config(mode) };
+        let options = StepOptions { split_from: Some(1), ..StepOptions::default() };
+        let step = StepPass::new(&config, options).unwrap();
         let mut kernels = Vec::new();
         for operation in step.pass.operations() {
             let OperationKind::Launch(launch) = operation.kind() else { continue };
@@ -212,8 +212,15 @@ fn logits_and_their_gradients_stop_at_the_last_row_with_a_target() {
         kernels
     };
     let [gather, scatter] = [ops::GATHER_ROWS.name, ops::SCATTER_ROWS.name];
-    let [fprop, dgrad] = [ops::FPROP_MULTISTAGE.name, ops::DGRAD_MULTISTAGE.name];
-    let lora = limited(Mode::Lora(LoraConfig::new(4, 8.0)));
-    assert_eq!(lora, [gather, fprop, ops::CROSS_ENTROPY_BF16.name, dgrad, scatter]);
-    assert_eq!(limited(Mode::Full), [gather, fprop, dgrad, scatter]);
+    let full = Mode::Full;
+    let lora = Mode::Lora(LoraConfig::new(4, 8.0));
+    let (bf16, f32) = (crate::config::Precision::BF16, crate::config::Precision::F32);
+    let [fprop, dgrad] = [&ops::FPROP_MULTISTAGE, &ops::DGRAD_MULTISTAGE].map(|it| it.name);
+    let loss = ops::CROSS_ENTROPY_BF16.name;
+    assert_eq!(limited(lora, bf16, 16), [gather, fprop, loss, dgrad, scatter]);
+    assert_eq!(limited(full, bf16, 16), [gather, fprop, dgrad, scatter]);
+    let [fprop, dgrad] = [&ops::FPROP_SPLIT, &ops::DGRAD_SPLIT].map(|it| it.name);
+    let loss = ops::SPLIT_CROSS_ENTROPY.name;
+    assert_eq!(limited(lora, f32, 256), [gather, fprop, loss, dgrad, scatter]);
+    assert_eq!(limited(full, f32, 256), [gather, fprop, dgrad, scatter]);
 }
