@@ -174,7 +174,7 @@ impl Bench {
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
         let text = TextData::from_tokens(tokens(size[1] * 16 + 1, self.config.model.vocab));
-        let ignored = size[1] - (size[1] as f32 * self.targets).round() as usize;
+        let ignored = size[1].saturating_sub((size[1] as f32 * self.targets).round() as usize);
         let batch = |step| {
             let mut batch = text.batch(size, self.config.seed, step)?;
             let sequences = batch.targets.chunks_mut(size[1]);

@@ -158,34 +158,34 @@ impl Head {
     ) -> Result<OutputGradient> {
         builder.scope("loss");
         let dtypes = self.projection.grad_dtypes;
-        let in_terms = !dtypes.f32 && self.softcap.is_none();
-        let terms = match in_terms {
-            true => self.projection.declare_grad_terms(builder, "grad_logits")?,
-            false => None,
-        };
-        let row_limit = objective.targets.rows.count;
-        if let Some(terms) = terms {
-            let logits = logits.f32()?;
-            let launch = self.split_cross_entropy(logits, objective, terms).launch();
-            builder.launch(launch.and_then(|it| it.row_limit(row_limit)))?;
-            let x = Activation::transient(builder, "grad_logits", logits.len(), dtypes);
-            return Ok(OutputGradient { x, terms: Some(terms.split) });
-        }
-        let written = logits.narrowest();
-        let (grad, grad_logits) = if dtypes.without_terms() == Dtypes::from(written.dtype()) {
-            (logits, GradLogits::InPlace)
+        let (name, len) = ("grad_logits", logits.narrowest().len());
+        let terms = if dtypes.f32 || self.softcap.is_some() {
+            None
         } else {
-            let grad = Activation::transient(builder, "grad_logits", written.len(), dtypes);
-            (grad, GradLogits::Separate(grad.written()))
+            self.projection.declare_grad_terms(builder, name)?
         };
-        let launch = self.cross_entropy(logits, objective, grad_logits).launch();
+        let transient = |builder: &mut Builder| Activation::transient(builder, name, len, dtypes);
+        let (x, launch) = match terms {
+            Some(terms) => {
+                let launch = self.split_cross_entropy(logits.f32()?, objective, terms).launch();
+                (transient(builder), launch)
+            }
+            None if dtypes.without_terms() == Dtypes::from(logits.narrowest().dtype()) => {
+                (logits, self.cross_entropy(logits, objective, GradLogits::InPlace).launch())
+            }
+            None => {
+                let x = transient(builder);
+                let grad_logits = GradLogits::Separate(x.written());
+                (x, self.cross_entropy(logits, objective, grad_logits).launch())
+            }
+        };
         let is_frozen = self.projection.weight.grad.is_none();
-        builder.launch(if is_frozen {
-            launch.and_then(|it| it.row_limit(row_limit))
-        } else {
-            launch
+        let row_limit = objective.targets.rows.count;
+        builder.launch(match is_frozen {
+            true => launch.and_then(|launch| launch.row_limit(row_limit)),
+            false => launch,
         })?;
-        Ok(grad.into())
+        Ok(OutputGradient { x, terms: terms.map(|terms| terms.split) })
     }
 
     /// Appends the cross-entropy of each row, in the order of tokens, without a gradient.
