@@ -14,7 +14,7 @@ pub enum Access {
     /// No byte of the range is read before it is written, and none keeps its value: it is written,
     /// or unspecified afterwards.
     Write,
-    /// Read and written, or partly written.
+    /// Read and written, or partly written while other bytes keep their values.
     ReadWrite,
     /// Only read, and possibly before `griddepcontrol.wait`: with programmatic dependent launch
     /// (PDL), the read may happen while earlier kernels still run. A caller that uses PDL must
@@ -131,7 +131,7 @@ impl<B: Copy> Argument<B> {
         Self::Buffer(BufferArgument::new(view, Access::Read))
     }
 
-    /// A view that is overwritten completely.
+    /// A view that keeps none of its contents: [`Access::Write`].
     pub fn write<T: Element>(view: View<B, T>) -> Self {
         Self::Buffer(BufferArgument::new(view, Access::Write))
     }

@@ -180,7 +180,7 @@ fn products_in_bf16_skip_tiles_from_the_limit_on() {
 #[test]
 fn products_of_split_operands_skip_tiles_from_the_limit_on() {
     let (mut data, device) = (Data::new("row limit split"), Device::new());
-    let tiles = tiles_of(device.target(), &retrograph_kernel_abi::gemm::SPLIT_F16);
+    let tiles = tiles_of(device.target(), retrograph_kernel_abi::gemm::SPLIT_F16);
     for (shape, limits) in CASES {
         let GemmShape { rows, inputs, outputs } = shape;
         let mut split = |rows, columns, column_scales| {

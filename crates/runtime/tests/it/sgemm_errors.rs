@@ -54,12 +54,11 @@ impl Products {
         launch(&mut pass, Fprop { x, w, bias, y: tf32x3, shape, alpha, accumulate }.launch());
         let [x_terms, w_terms] = [(x, ROWS), (w, OUTPUTS)].map(|(matrix, rows)| {
             let out = SplitMatrix {
-                terms: pass.transient::<f16>("terms", TERMS * matrix.len()).into(),
+                terms: pass.transient::<f16>("terms", TERMS * matrix.len()),
                 term_count: TERMS,
-                scales: pass.transient::<f32>("scales", rows).into(),
+                scales: pass.transient::<f32>("scales", rows),
             };
-            let x = matrix.into();
-            let split = Split { x, column_scales: None, out, rows, columns: inner };
+            let split = Split { x: matrix, column_scales: None, out, rows, columns: inner };
             launch(&mut pass, split.launch());
             out
         });
