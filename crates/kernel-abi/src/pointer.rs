@@ -31,7 +31,7 @@ impl<B: Copy, E> Pointer<B, E> {
         Self::new(Argument::read(view))
     }
 
-    /// A view that is overwritten completely.
+    /// A view that keeps none of its contents.
     pub fn write<T: Element<Parameter = E>>(view: View<B, T>) -> Self {
         Self::new(Argument::write(view))
     }
@@ -41,7 +41,7 @@ impl<B: Copy, E> Pointer<B, E> {
         Self::new(Argument::update(view))
     }
 
-    /// A view that is updated if `accumulate` is set, and overwritten completely if not.
+    /// A view that is updated if `accumulate` is set, and keeps none of its contents if not.
     pub fn output<T: Element<Parameter = E>>(view: View<B, T>, accumulate: bool) -> Self {
         if accumulate { Self::update(view) } else { Self::write(view) }
     }
@@ -51,7 +51,7 @@ impl<B: Copy, E> Pointer<B, E> {
         view.map_or(Self::null(), Self::read)
     }
 
-    /// An optional view that is overwritten completely.
+    /// An optional view that keeps none of its contents.
     pub fn write_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
         view.map_or(Self::null(), Self::write)
     }
