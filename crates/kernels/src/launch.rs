@@ -189,15 +189,13 @@ impl<B: Copy> Launch<B> {
     /// Other rows are unspecified afterwards.
     ///
     /// Products of bf16 or split operands skip tiles of other rows, except products with gated
-    /// linear units, products with RoPE and weight gradients. [`CrossEntropy`] and
-    /// [`SplitCrossEntropy`] skip the gradients of other rows, whose losses are 0. Other kernels
-    /// compute all rows.
+    /// linear units, products with RoPE and weight gradients. [`CrossEntropy`]
+    /// skips the gradients of other rows, whose losses are 0. Other kernels compute all rows.
     ///
     /// # Errors
     /// If `limit` does not have one element.
     ///
     /// [`CrossEntropy`]: crate::ops::CrossEntropy
-    /// [`SplitCrossEntropy`]: crate::ops::SplitCrossEntropy
     pub fn row_limit(mut self, limit: View<B, u32>) -> Result<Self, KernelError> {
         Check(self.kernel.name).length("row_limit", limit, 1)?;
         let mut parameters = self.kernel.parameters.iter();

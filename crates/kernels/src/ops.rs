@@ -55,7 +55,7 @@ pub use crate::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
     CrossEntropy, GATHER_ROWS, GatherRows, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN,
     Mean, PREFERENCE, Preference, SCALE_ROWS, SCATTER_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows,
-    ScatterRows, SplitCrossEntropy,
+    ScatterRows,
 };
 pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{

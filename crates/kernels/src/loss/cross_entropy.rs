@@ -1,9 +1,10 @@
-//! Cross-entropy loss and its gradient in one kernel.
+//! Cross-entropy loss and its gradient in one kernel, which may also split it into f16 terms.
 
 pub use retrograph_kernel_abi::loss::IGNORED_TARGET;
 use retrograph_kernel_abi::{RowKernel, loss as abi};
 
 use crate::checks::Check;
+use crate::gemm::{SplitMatrix, SplitSizes};
 use crate::geometry::{MAX_GRID_X, per_row};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
@@ -34,7 +35,13 @@ pub static CROSS_ENTROPY_SOFTCAP_BF16: Kernel = Kernel::new(
     |problem, _| dispatch(problem, &abi::CROSS_ENTROPY_SOFTCAP_BF16),
 );
 
-pub(super) fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
+/// Kernel of [`CrossEntropy`] with a gradient in f16 terms.
+pub static SPLIT_CROSS_ENTROPY: Kernel =
+    Kernel::new("split_f16_cross_entropy", &abi::SPLIT_CROSS_ENTROPY.signature, |problem, _| {
+        dispatch(problem, &abi::SPLIT_CROSS_ENTROPY)
+    });
+
+fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
     let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
     Some(per_row(kernel, rows, vocab))
 }
@@ -86,6 +93,16 @@ pub enum GradLogits<B> {
     InPlace,
     /// `[rows, vocab]`, not the logits: f32, bf16, or both.
     Separate(Output<B>),
+    /// Two f16 terms, with the bits of a launch that writes the gradient in f32 and a
+    /// [`Split`](crate::gemm::Split). The logits are f32 and have no cap, `vocab` is a multiple
+    /// of 8, and all matrices are aligned to 16 bytes.
+    Split {
+        /// `[vocab]`, read: powers of two by which the columns of the gradient are multiplied
+        /// before the split.
+        column_scales: Option<View<B, f32>>,
+        /// Terms and scales, written.
+        split: SplitMatrix<B>,
+    },
 }
 
 impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
@@ -93,11 +110,24 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
     ///
     /// # Errors
     /// If a row has no logit, a length does not match, a size exceeds the limit of the kernel,
-    /// logits are neither f32 nor bf16, or the cap is not finite and above 0.
+    /// logits are neither f32 nor bf16, the cap is not finite and above 0, or a gradient in f16
+    /// terms lacks what it needs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap } =
             self;
         let logits = logits.into();
+        CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap }
+            .describe()
+    }
+}
+
+impl<B: Copy> CrossEntropy<B, TensorView<B>> {
+    fn describe(self) -> Result<Launch<B>, KernelError> {
+        let Self { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap } =
+            self;
+        if let GradLogits::Split { column_scales, split } = grad_logits {
+            return self.split(column_scales, split);
+        }
         let in_place = matches!(grad_logits, GradLogits::InPlace);
         let [f32, bf16] = match softcap {
             None => [&CROSS_ENTROPY, &CROSS_ENTROPY_BF16],
@@ -118,18 +148,15 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
         check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", vocab)?;
         let elements = check.product("rows × vocab", &[rows, vocab])?;
         check.elements("logits", logits.len(), elements)?;
-        check.length("targets", targets, rows)?;
-        check.length("losses", losses, rows)?;
-        order.map_or(Ok(()), |order| check.length("order", order, rows))?;
-        check.length("counted", counted, 1)?;
+        self.check_rows(check)?;
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let vocab = check.at_most("vocab", vocab, MAX_GRID_X)?;
         let (grad_f32, grad_bf16) = match grad_logits {
-            GradLogits::None | GradLogits::InPlace => (Pointer::null(), Pointer::null()),
             GradLogits::Separate(output) => {
                 output.check(check, "grad_logits", elements)?;
                 output.pointers()
             }
+            _ => (Pointer::null(), Pointer::null()),
         };
         let parameters = abi::CrossEntropyParameters::<ArgumentTypes<B>> {
             logits: pointer,
@@ -148,5 +175,54 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
         let arguments = parameters.into_arguments();
         let problem = Problem::Rows(RowsProblem { rows, width: vocab, vectorized: false });
         Ok(Launch { kernel, problem, arguments })
+    }
+
+    /// The launch that writes the gradient in f16 terms.
+    fn split(
+        self,
+        column_scales: Option<View<B, f32>>,
+        split: SplitMatrix<B>,
+    ) -> Result<Launch<B>, KernelError> {
+        let Self { logits, targets, losses, order, counted, rows, vocab, softcap, .. } = self;
+        let sizes = SplitSizes::new(&SPLIT_CROSS_ENTROPY, [rows, vocab])?;
+        let check = sizes.check;
+        let TensorView::F32(logits) = logits else {
+            let (dtype, help) =
+                (logits.dtype(), "write the logits in f32, or split in another launch");
+            let (kernel, compute) = (SPLIT_CROSS_ENTROPY.name, DType::F32);
+            return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
+        };
+        check.rule(softcap.is_none(), "the gradient of capped logits is not split", vocab)?;
+        check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", vocab)?;
+        sizes.require(&[("logits", Some(logits))])?;
+        sizes.require_columns("column_scales", column_scales)?;
+        let names = ["the terms of the gradient", "the scales of the gradient"];
+        sizes.require_terms(split, names)?;
+        self.check_rows(check)?;
+        let (problem, [rows, vocab]) = sizes.problem()?;
+        let parameters = abi::SplitCrossEntropyParameters::<ArgumentTypes<B>> {
+            logits: Pointer::read(logits),
+            targets: Pointer::read(targets),
+            losses: Pointer::write(losses),
+            order: Pointer::read_optional(order),
+            row_limit: Pointer::null(),
+            column_scales: Pointer::read_optional(column_scales),
+            terms: Pointer::write(split.terms),
+            scales: Pointer::write(split.scales),
+            counted: Pointer::read(counted),
+            rows,
+            vocab,
+        };
+        let arguments = parameters.into_arguments();
+        Ok(Launch { kernel: &SPLIT_CROSS_ENTROPY, problem, arguments })
+    }
+
+    /// Checks the operands that have an element per row, and the number of targets.
+    fn check_rows(&self, check: Check) -> Result<(), KernelError> {
+        let Self { targets, losses, order, counted, rows, .. } = *self;
+        check.length("targets", targets, rows)?;
+        check.length("losses", losses, rows)?;
+        order.map_or(Ok(()), |order| check.length("order", order, rows))?;
+        check.length("counted", counted, 1)
     }
 }

@@ -18,16 +18,14 @@ mod mean;
 mod preference;
 pub mod reference;
 mod row_order;
-mod split_cross_entropy;
 
 pub use cross_entropy::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
-    CrossEntropy, GradLogits, IGNORED_TARGET,
+    CrossEntropy, GradLogits, IGNORED_TARGET, SPLIT_CROSS_ENTROPY,
 };
 pub use mean::{MEAN, Mean};
 pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
 pub use row_order::{GATHER_ROWS, GatherRows, SCATTER_ROWS, ScatterRows};
-pub use split_cross_entropy::{SPLIT_CROSS_ENTROPY, SplitCrossEntropy};
 
 use crate::Kernel;
 

@@ -1,10 +1,8 @@
 //! Cross-entropy and its gradient, fused with the split into f16 terms.
 
-use half::f16;
+use half::{bf16, f16};
 use retrograph_kernels::loss::reference::cross_entropy_gradient;
-use retrograph_kernels::ops::{
-    CrossEntropy, GradLogits, IGNORED_TARGET, SplitCrossEntropy, SplitMatrix,
-};
+use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET, SplitMatrix};
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
@@ -43,25 +41,17 @@ fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str)
     };
     device.run(&two_launches.launch().unwrap());
     for column_scales in [None, Some(column_scales(device, vocab))] {
-        let fused = SplitCrossEntropy {
-            logits,
-            targets,
-            losses: device.unwritten(rows),
-            order: None,
-            column_scales,
-            split: unwritten(device, rows, vocab),
-            counted,
-            rows,
-            vocab,
-        };
+        let terms = unwritten(device, rows, vocab);
+        let grad_logits = GradLogits::Split { column_scales, split: terms };
+        let fused = CrossEntropy { losses: device.unwritten(rows), grad_logits, ..two_launches };
         device.run(&fused.launch().unwrap());
         let expected = split(device, grad, column_scales, [rows, vocab]);
-        same(device, fused.split, expected, what);
+        same(device, terms, expected, what);
         let losses = [fused.losses, two_launches.losses].map(|it| device.download::<f32>(it));
         same_bits(&losses[0], &losses[1], what);
         // A second run overwrites the results with the same bits.
         device.run(&fused.launch().unwrap());
-        same(device, fused.split, expected, &format!("repeated, {what}"));
+        same(device, terms, expected, &format!("repeated, {what}"));
     }
 }
 
@@ -118,17 +108,10 @@ fn rows_in_an_order_up_to_a_limit_have_the_bits_of_two_launches() {
         let expected = split(&device, grad, column_scales, [rows, vocab]);
         for limit in [0, 1, 4, rows] {
             let row_limit = device.upload(&[limit as u32]);
-            let fused = SplitCrossEntropy {
-                logits,
-                targets,
-                losses: device.unwritten(rows),
-                order,
-                column_scales,
-                split: unwritten(&device, rows, vocab),
-                counted,
-                rows,
-                vocab,
-            };
+            let terms = unwritten(&device, rows, vocab);
+            let grad_logits = GradLogits::Split { column_scales, split: terms };
+            let fused =
+                CrossEntropy { losses: device.unwritten(rows), grad_logits, ..two_launches };
             device.run(&fused.launch().unwrap().row_limit(row_limit).unwrap());
             let what = format!("{rows} × {vocab}, limit {limit}");
             let limited = two_launches.launch().unwrap().row_limit(row_limit).unwrap();
@@ -142,12 +125,11 @@ fn rows_in_an_order_up_to_a_limit_have_the_bits_of_two_launches() {
                     let found: Vec<f16> = device.download(matrix.terms.slice(elements));
                     found.into_iter().map(f16::to_bits).collect::<Vec<_>>()
                 };
-                assert!(part(fused.split, 0..limit) == part(expected, 0..limit), "{what}");
+                assert!(part(terms, 0..limit) == part(expected, 0..limit), "{what}");
                 let untouched = vec![f16::NAN.to_bits(); (rows - limit) * vocab];
-                assert!(part(fused.split, limit..rows) == untouched, "{what}");
+                assert!(part(terms, limit..rows) == untouched, "{what}");
             }
-            let scales =
-                [fused.split, expected].map(|it| device.download(it.scales.slice(0..limit)));
+            let scales = [terms, expected].map(|it| device.download(it.scales.slice(0..limit)));
             same_bits(&scales[0], &scales[1], &what);
         }
     }
@@ -159,16 +141,16 @@ fn the_terms_add_up_to_the_reference() {
     let [rows, vocab] = [3, 2000];
     let (values, targets) = (data.uniform(rows * vocab, 6.0), [7, 1999, IGNORED_TARGET]);
     let split = unwritten(&device, rows, vocab);
-    let launch = SplitCrossEntropy {
+    let launch = CrossEntropy {
         logits: device.upload(&values),
         targets: device.upload(&targets),
         losses: device.unwritten(rows),
         order: None,
-        column_scales: None,
-        split,
+        grad_logits: GradLogits::Split { column_scales: None, split },
         counted: device.upload(&[2_u32]),
         rows,
         vocab,
+        softcap: None,
     };
     device.run(&launch.launch().unwrap());
     let expected = cross_entropy_gradient(&doubles(&values), &targets, vocab);
@@ -187,30 +169,39 @@ fn errors_name_the_wrong_operand() {
         assert!(error.contains(text), "{error}");
     };
     let (targets, split) = (device.upload(&[0_u32; 8]), unwritten(&device, 8, 16));
-    let good = SplitCrossEntropy {
+    let column_scales = Some(device.unwritten(16));
+    let grad_logits = GradLogits::Split { column_scales, split };
+    let good = CrossEntropy {
         logits: device.unwritten(8 * 16),
         targets,
         losses: device.unwritten(8),
         order: None,
-        column_scales: Some(device.unwritten(16)),
-        split,
+        grad_logits,
         counted: device.upload(&[8_u32]),
         rows: 8,
         vocab: 16,
+        softcap: None,
     };
     assert!(good.launch().is_ok());
     let (short, shifted) = (device.unwritten(120), device.unwritten(8 * 16 + 1).slice(1..129));
-    refused(SplitCrossEntropy { logits: short, ..good }.launch(), "logits");
-    refused(SplitCrossEntropy { logits: shifted, ..good }.launch(), "multiples of 16 bytes");
-    refused(SplitCrossEntropy { targets: targets.slice(0..7), ..good }.launch(), "targets");
-    refused(SplitCrossEntropy { losses: short, ..good }.launch(), "losses");
+    refused(CrossEntropy { logits: short, ..good }.launch(), "logits");
+    refused(CrossEntropy { logits: shifted, ..good }.launch(), "multiples of 16 bytes");
+    refused(CrossEntropy { targets: targets.slice(0..7), ..good }.launch(), "targets");
+    refused(CrossEntropy { losses: short, ..good }.launch(), "losses");
     let order = Some(targets.slice(0..7));
-    refused(SplitCrossEntropy { order, ..good }.launch(), "order");
-    refused(SplitCrossEntropy { counted: targets, ..good }.launch(), "counted");
-    refused(SplitCrossEntropy { vocab: 12, ..good }.launch(), "multiple of 8");
-    refused(SplitCrossEntropy { vocab: 0, ..good }.launch(), "at least one logit");
-    let column_scales = Some(short);
-    refused(SplitCrossEntropy { column_scales, ..good }.launch(), "column_scales");
+    refused(CrossEntropy { order, ..good }.launch(), "order");
+    refused(CrossEntropy { counted: targets, ..good }.launch(), "counted");
+    refused(CrossEntropy { vocab: 12, ..good }.launch(), "multiple of 8");
+    refused(CrossEntropy { vocab: 0, ..good }.launch(), "at least one logit");
+    refused(CrossEntropy { softcap: Some(30.0), ..good }.launch(), "capped logits");
+    let grad_logits = GradLogits::Split { column_scales: Some(short), split };
+    refused(CrossEntropy { grad_logits, ..good }.launch(), "column_scales");
     let one = SplitMatrix { terms: split.terms.slice(0..128), term_count: 1, ..split };
-    refused(SplitCrossEntropy { split: one, ..good }.launch(), "two terms");
+    let grad_logits = GradLogits::Split { column_scales, split: one };
+    refused(CrossEntropy { grad_logits, ..good }.launch(), "two terms");
+    let CrossEntropy { losses, order, grad_logits, counted, rows, vocab, softcap, .. } = good;
+    let logits = View::<u64, bf16>::new(0, 8 * 16);
+    let rounded =
+        CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap };
+    refused(rounded.launch(), "f32");
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernels::ops::{
-    CrossEntropy, GemmShape, GradLogits, ScaleRows, ScatterRows, Softcap, SplitCrossEntropy,
+    CrossEntropy, GemmShape, GradLogits, ScaleRows, ScatterRows, Softcap,
 };
 use retrograph_kernels::{DType, TensorView};
 use retrograph_runtime::{BufferId, Slice};
@@ -165,20 +165,20 @@ impl Head {
             self.projection.declare_grad_terms(builder, name)?
         };
         let transient = |builder: &mut Builder| Activation::transient(builder, name, len, dtypes);
-        let (x, launch) = match terms {
-            Some(terms) => {
-                let launch = self.split_cross_entropy(logits.f32()?, objective, terms).launch();
-                (transient(builder), launch)
+        let (x, grad_logits) = match terms {
+            Some(GradTerms { column_scales, split }) => {
+                let column_scales = Some(column_scales);
+                (transient(builder), GradLogits::Split { column_scales, split })
             }
             None if dtypes.without_terms() == Dtypes::from(logits.narrowest().dtype()) => {
-                (logits, self.cross_entropy(logits, objective, GradLogits::InPlace).launch())
+                (logits, GradLogits::InPlace)
             }
             None => {
                 let x = transient(builder);
-                let grad_logits = GradLogits::Separate(x.written());
-                (x, self.cross_entropy(logits, objective, grad_logits).launch())
+                (x, GradLogits::Separate(x.written()))
             }
         };
+        let launch = self.cross_entropy(logits, objective, grad_logits).launch();
         let is_frozen = self.projection.weight.grad.is_none();
         let row_limit = objective.targets.rows.count;
         builder.launch(match is_frozen {
@@ -208,27 +208,6 @@ impl Head {
         let Self { rows, vocab, softcap, .. } = *self;
         let (logits, order) = (logits.narrowest(), Some(of_targets.order));
         CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap }
-    }
-
-    fn split_cross_entropy(
-        &self,
-        logits: Slice<f32>,
-        Objective { targets: Targets { targets, counted, rows: of_targets }, losses }: Objective,
-        GradTerms { column_scales, split }: GradTerms,
-    ) -> SplitCrossEntropy<BufferId> {
-        let Self { rows, vocab, .. } = *self;
-        let (order, column_scales) = (Some(of_targets.order), Some(column_scales));
-        SplitCrossEntropy {
-            logits,
-            targets,
-            losses,
-            order,
-            column_scales,
-            split,
-            counted,
-            rows,
-            vocab,
-        }
     }
 
     /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 or
