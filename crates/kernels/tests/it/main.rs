@@ -12,6 +12,7 @@ mod cache;
 mod clip;
 mod cross_entropy;
 mod decode_attention;
+mod documented_tiles;
 mod dora;
 mod dropout;
 mod elementwise;
