@@ -57,7 +57,8 @@ pub(crate) fn run_copies(workspace: &Path, names: &[String]) -> anyhow::Result<(
     names.iter().try_for_each(|name| runner.run(&workspace.join(name), &[]))
 }
 
-/// The manifest of an example as a member of another workspace, which patches our packages.
+/// The manifest of an example as a member of another workspace, whose section `[patch]` has our
+/// packages.
 fn member(manifest: &str) -> anyhow::Result<String> {
     let mut manifest: toml::Table = toml::from_str(manifest)?;
     manifest.remove("workspace").context("a table `workspace`")?;

@@ -113,7 +113,7 @@ pub(crate) fn readmes() -> anyhow::Result<()> {
 }
 
 /// Writes the packed images of `retrograph-kernels` into its folder `images`, which belongs to the
-/// package: build scripts of dependents are not optimized and would take half a minute.
+/// package: build scripts of dependents are not optimized, and this one does most of the work.
 fn write_images() -> anyhow::Result<()> {
     let flags = ["build", "--locked", "-p", "retrograph-kernels", "--message-format", "json"];
     let messages = output(command("cargo", &flags))?;

@@ -156,8 +156,8 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
         names.check(relative, &text, complaints);
         match syn::parse_file(&text) {
             Ok(file) => {
-                api::check(relative, &file, complaints);
-                parameters::check(relative, &file, complaints);
+                let found = [api::check(&file), parameters::check(&file)].into_iter().flatten();
+                complaints.extend(found.map(|(line, text)| format!("{name}:{line}: {text}")));
             }
             Err(error) => complaints.push(format!("{name}: {error}")),
         }

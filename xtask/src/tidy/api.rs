@@ -1,19 +1,15 @@
 //! Rules of public items, so that lists and errors can grow: a constant is a slice instead of an
 //! array, and an enum of errors is `#[non_exhaustive]`.
 
-use std::path::Path;
-
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, ImplItemConst, ItemConst, ItemEnum, ItemStatic, Type, Visibility};
 
-/// Reports public items that break the rules.
-pub(super) fn check(path: &Path, file: &syn::File, complaints: &mut Vec<String>) {
+/// Returns the lines of public items that break the rules, each with the rule.
+pub(super) fn check(file: &syn::File) -> Vec<(usize, String)> {
     let mut items = Items::default();
     items.visit_file(file);
-    complaints.extend(items.0.into_iter().map(|(name, rule)| {
-        let line = name.span().start().line;
-        format!("{}:{line}: `{name}` {rule}", path.display())
-    }));
+    let items = items.0.into_iter();
+    items.map(|(name, rule)| (name.span().start().line, format!("`{name}` {rule}"))).collect()
 }
 
 /// The items, each with the rule that it breaks.
@@ -60,21 +56,15 @@ impl<'ast> Visit<'ast> for Items {
 mod tests {
     use super::*;
 
-    fn complaints(text: &str) -> Vec<String> {
-        let mut complaints = Vec::new();
-        check(Path::new("a.rs"), &syn::parse_file(text).unwrap(), &mut complaints);
-        complaints
-    }
-
     #[test]
     fn arrays_and_closed_errors_are_reported_by_line() {
         let text = "pub const A: [u32; 2] = [1, 2];\npub static B: &[u32; 1] = &[1];\n\
                     impl D { pub const C: [u8; 1] = [0]; }\npub enum LoadError { Missing }";
-        let found = complaints(text);
+        let found = check(&syn::parse_file(text).unwrap());
         assert_eq!(found.len(), 4, "{found:?}");
-        for (line, name) in (1..).zip(["A", "B", "C", "LoadError"]) {
-            let start = format!("a.rs:{line}: `{name}` ");
-            assert!(found[line - 1].starts_with(&start), "{found:?}");
+        for ((line, text), (at, name)) in found.iter().zip((1..).zip(["A", "B", "C", "LoadError"]))
+        {
+            assert!(*line == at && text.starts_with(&format!("`{name}` ")), "{found:?}");
         }
     }
 
@@ -83,6 +73,6 @@ mod tests {
         let text = "pub const A: &[u32] = &[1];\npub(crate) const B: [u32; 1] = [1];\n\
                     const C: [u32; 1] = [1];\n#[non_exhaustive] pub enum LoadError { Missing }\n\
                     enum OpenError { Missing }\npub enum Kind { One }";
-        assert_eq!(complaints(text), Vec::<String>::new());
+        assert_eq!(check(&syn::parse_file(text).unwrap()), []);
     }
 }

@@ -142,7 +142,7 @@ fn split_operands_are_multiplied_with_split_k_if_tiles_are_few() {
     assert_eq!(splits(512), []);
 }
 
-/// Weights whose rows have other scales than those of other weights.
+/// Weights whose rows have different scales, which also differ between the MLP and attention.
 fn uneven(parameter: &Parameter) -> Vec<f32> {
     let (mut values, name) = (weights(parameter), &parameter.name);
     if name.ends_with("_proj.weight") {

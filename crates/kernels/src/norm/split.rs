@@ -24,7 +24,7 @@ pub static SPLIT_RMS_NORM_BACKWARD: Kernel =
         dispatch(problem, in_registers, abi::SPLIT_RMS_NORM_BACKWARD_ANY_WIDTH)
     });
 
-/// Entry and block are those of the kernels that do not split, whose bits are the same.
+/// The entry and the block that the kernels without a split have, so that sums have the same order.
 fn dispatch(
     problem: &Problem,
     in_registers: &[(u32, &'static str)],

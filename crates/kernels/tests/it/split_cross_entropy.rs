@@ -20,25 +20,36 @@ fn column_scales(device: &Device, vocab: usize) -> View<u64, f32> {
     device.upload(&scales)
 }
 
-/// Compares with two launches.
-fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str) {
-    let logits = device.upload(logits);
-    // Ignored, outside of the vocabulary, and inside.
-    let kinds = [vocab as u32 - 1, 0, IGNORED_TARGET, vocab as u32 / 2, vocab as u32];
-    let targets: Vec<_> = kinds.into_iter().cycle().take(rows).collect();
-    let (targets, counted) = (device.upload(&targets), device.upload(&[3_u32]));
-    let grad = device.unwritten(rows * vocab);
-    let two_launches = CrossEntropy {
-        logits,
-        targets,
+/// The first of two launches, which writes the gradient in f32. Three targets count.
+fn unsplit(
+    device: &Device,
+    logits: &[f32],
+    targets: &[u32],
+    order: Option<View<u64, u32>>,
+    grad: View<u64, f32>,
+    vocab: usize,
+) -> CrossEntropy<u64> {
+    let rows = targets.len();
+    CrossEntropy {
+        logits: device.upload(logits),
+        targets: device.upload(targets),
         losses: device.unwritten(rows),
-        order: None,
+        order,
         grad_logits: GradLogits::Separate(grad.into()),
-        counted,
+        counted: device.upload(&[3_u32]),
         rows,
         vocab,
         softcap: None,
-    };
+    }
+}
+
+/// Compares with two launches.
+fn check(device: &Device, logits: &[f32], [rows, vocab]: [usize; 2], what: &str) {
+    // Ignored, outside of the vocabulary, and inside.
+    let kinds = [vocab as u32 - 1, 0, IGNORED_TARGET, vocab as u32 / 2, vocab as u32];
+    let targets: Vec<_> = kinds.into_iter().cycle().take(rows).collect();
+    let grad = device.unwritten(rows * vocab);
+    let two_launches = unsplit(device, logits, &targets, None, grad, vocab);
     device.run(&two_launches.launch().unwrap());
     for column_scales in [None, Some(column_scales(device, vocab))] {
         let terms = unwritten(device, rows, vocab);
@@ -86,23 +97,12 @@ fn other_targets_have_the_bits_of_two_launches() {
 fn rows_in_an_order_up_to_a_limit_have_the_bits_of_two_launches() {
     let (mut data, device) = (Data::new("order of split cross-entropy"), Device::new());
     for [rows, vocab] in [[7, 40], [5, 2056]] {
-        let logits = device.upload(&data.uniform(rows * vocab, 8.0));
+        let logits = data.uniform(rows * vocab, 8.0);
         let targets: Vec<_> = [3, IGNORED_TARGET, 0].into_iter().cycle().take(rows).collect();
-        let (targets, counted) = (device.upload(&targets), device.upload(&[3_u32]));
         // Token 1 has no target and comes first; tokens 0, rows − 1, … follow.
         let order: Vec<_> = (0..rows as u32).map(|row| (row + 2) % rows as u32).rev().collect();
         let (order, grad) = (Some(device.upload(&order)), device.unwritten(rows * vocab));
-        let two_launches = CrossEntropy {
-            logits,
-            targets,
-            losses: device.unwritten(rows),
-            order,
-            grad_logits: GradLogits::Separate(grad.into()),
-            counted,
-            rows,
-            vocab,
-            softcap: None,
-        };
+        let two_launches = unsplit(&device, &logits, &targets, order, grad, vocab);
         device.run(&two_launches.launch().unwrap());
         let column_scales = Some(column_scales(&device, vocab));
         let expected = split(&device, grad, column_scales, [rows, vocab]);

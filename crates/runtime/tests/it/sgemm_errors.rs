@@ -1,4 +1,4 @@
-//! Errors of f32 products against f64, beside those of cuBLAS's SGEMM. Needs a GPU with cuBLAS.
+//! Compares f32 products and cuBLAS's SGEMM with f64. Needs a GPU with cuBLAS.
 //!
 //! Split f16 keeps fewer bits of elements below 2⁻¹⁶ of the largest of their row.
 
