@@ -80,19 +80,18 @@ struct Rows<'k> {
     split: Option<SplitRows<'k>>,
     /// Whether the gradient is added to `grad_input`.
     accumulate: Pred<'k>,
-    /// Partial gradient of gamma of this block; null if gamma is frozen.
-    partial: Ptr<'k, f32>,
-    frozen: Pred<'k>,
-    /// First row of the block, and the end of its rows.
-    rows_of_block: [Value<'k, u32>; 2],
+    block: Block<'k>,
     width: Value<'k, u32>,
 }
 
-/// What a block computes: its partial gradient of gamma, and its rows.
+/// What a block computes.
+#[derive(Clone, Copy)]
 struct Block<'k> {
+    /// Its partial gradient of gamma; not written if gamma is frozen.
     partial: Ptr<'k, f32>,
     frozen: Pred<'k>,
-    rows_of_block: [Value<'k, u32>; 2],
+    /// Its first row, and the end of its rows.
+    rows: [Value<'k, u32>; 2],
 }
 
 impl<'k> Block<'k> {
@@ -106,8 +105,7 @@ impl<'k> Block<'k> {
         let frozen = partials.is_null();
         let partial = partials.at(k.ctaid_x().mul_wide(width));
         let first = k.ctaid_x() * rows_per_block;
-        let rows_of_block = [first, (first + rows_per_block).min(rows)];
-        Self { partial, frozen, rows_of_block }
+        Self { partial, frozen, rows: [first, (first + rows_per_block).min(rows)] }
     }
 }
 
@@ -155,7 +153,7 @@ impl<'k> Rows<'k> {
 
     /// Whether every operand of this row is 16-byte aligned.
     fn aligned(&self) -> Pred<'k> {
-        let partial = Ptr::from_address(self.frozen.select(0, self.partial.address()));
+        let partial = Ptr::from_address(self.block.frozen.select(0, self.block.partial.address()));
         let [plain, rounded] = self.grad_input.arrays();
         let gradients = self.grad_out.iter().flat_map(|gradient| gradient.arrays());
         let others = [self.x, self.gamma, plain, rounded, partial];
@@ -206,8 +204,6 @@ fn rows<'k>(k: &Kernel<'k>) -> Rows<'k> {
         Input::new(grad_out_3, grad_out_3_bf16),
     ];
     let (grad_input, split) = (Output::new(grad_input, grad_input_bf16), None);
-    let Block { partial, frozen, rows_of_block } =
-        Block::new(k, gamma_partials, [rows, width], rows_per_block);
     Rows {
         x,
         gamma,
@@ -216,9 +212,7 @@ fn rows<'k>(k: &Kernel<'k>) -> Rows<'k> {
         grad_input,
         split,
         accumulate,
-        partial,
-        frozen,
-        rows_of_block,
+        block: Block::new(k, gamma_partials, [rows, width], rows_per_block),
         width,
     }
 }
@@ -236,8 +230,6 @@ fn rows_to_split<'k>(k: &Kernel<'k>) -> Rows<'k> {
     let column_scales = ColumnScales::new(column_scales);
     let split = SplitRows { terms, scales, column_scales, sizes: [rows, width] };
     let (grad_input, split) = (Output::f32(grad_input), Some(split));
-    let Block { partial, frozen, rows_of_block } =
-        Block::new(k, gamma_partials, [rows, width], rows_per_block);
     Rows {
         x,
         gamma,
@@ -246,16 +238,14 @@ fn rows_to_split<'k>(k: &Kernel<'k>) -> Rows<'k> {
         grad_input,
         split,
         accumulate,
-        partial,
-        frozen,
-        rows_of_block,
+        block: Block::new(k, gamma_partials, [rows, width], rows_per_block),
         width,
     }
 }
 
 /// Rows of any width and alignment, read twice.
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
-    let ([first, end], width) = (rows.rows_of_block, rows.width);
+    let ([first, end], width) = (rows.block.rows, rows.width);
     k.range(first, end, 1, |index| {
         let row = rows.row(index);
         let (aligned, not_first) = (row.aligned(), index.ne(first));
@@ -272,9 +262,9 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
                 let scales = split.column_scales(vec4.first());
                 largest.update(|largest| largest_exponent_sum(gradient, scales, largest));
             }
-            k.when(!row.frozen, || {
-                let before = load_if(k, not_first, vec4, row.partial);
-                vec4.store(row.partial, terms.gamma_gradient(before));
+            k.when(!row.block.frozen, || {
+                let before = load_if(k, not_first, vec4, row.block.partial);
+                vec4.store(row.block.partial, terms.gamma_gradient(before));
             });
         });
         if let Some((split, largest)) = split {

@@ -36,7 +36,7 @@ impl<'k> RowInFlight<'k> {
 
 /// Processes aligned rows in registers, `vec4s` whole vec4s per thread.
 pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>, vec4s: u32) {
-    let ([first, end], width) = (rows.rows_of_block, rows.width);
+    let ([first, end], width) = (rows.block.rows, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
     let column_scales: Vec<_> = rows.split.map_or_else(Vec::new, |split| {
@@ -81,9 +81,9 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>,
             split.row(index).write_vec4s(k, target, &gradients, &column_scales);
         }
     });
-    k.when(!rows.frozen, || {
+    k.when(!rows.block.frozen, || {
         for (row_vec4, partial) in row_vec4s.iter().zip(&partials) {
-            row_vec4.store(rows.partial, values(partial));
+            row_vec4.store(rows.block.partial, values(partial));
         }
     });
 }
