@@ -1,14 +1,22 @@
 //! Runs queued launches in the executor and converts faults to result codes.
 
+use std::time::Duration;
+
 use retrograph_driver_sys::CUresult;
 use retrograph_ptx_exec::memory::Memory;
 use retrograph_ptx_exec::{self as exec, Fault, FaultKind};
 
 use crate::diagnostic::Finding;
+use crate::timeline::kernel_duration;
 use crate::work::{Failure, Launch};
 
-/// Runs a launch to completion. `base` has the arguments that do not come from the launch.
-pub(crate) fn run(launch: &Launch, memory: &Memory, base: exec::Launch<'_>) -> Result<(), Failure> {
+/// Runs a launch to completion and returns its duration. `base` has the arguments that do not come
+/// from the launch.
+pub(crate) fn run(
+    launch: &Launch,
+    memory: &Memory,
+    base: exec::Launch<'_>,
+) -> Result<Duration, Failure> {
     let request = exec::Launch {
         grid: launch.grid,
         block: launch.block,
@@ -18,7 +26,10 @@ pub(crate) fn run(launch: &Launch, memory: &Memory, base: exec::Launch<'_>) -> R
         parameters: &launch.parameters.block,
         ..base
     };
-    exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
+    match exec::launch(&launch.program, &request, memory) {
+        Ok(stats) => Ok(kernel_duration(stats.warp_instructions)),
+        Err(fault) => Err(failure(&fault)),
+    }
 }
 
 /// Returns the failure that a fault causes on hardware.

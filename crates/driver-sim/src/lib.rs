@@ -58,7 +58,8 @@
 //!
 //! Among others, cubins, fatbins, textures, surfaces, green contexts and captured peer copies are
 //! not simulated. An unsupported call names the missing feature in a [`Diagnostic`].
-//! Elapsed times are CPU times.
+//! Elapsed times are simulated: a kernel takes time for its instructions, a copy or fill for its
+//! bytes. Work of several streams overlaps. These times do not predict those of a GPU.
 
 mod api;
 mod argument;
@@ -76,6 +77,7 @@ mod refusal;
 mod rule;
 mod state;
 pub mod symbols;
+mod timeline;
 mod trampoline;
 mod work;
 mod world;

@@ -6,11 +6,13 @@
 //! pageable memory is complete when the call returns.
 
 use std::ffi::c_void;
+use std::time::Instant;
 
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
 use crate::state::{Route, State, memory_refusal};
+use crate::timeline::transfer_duration;
 use crate::work::{Copy, Operation, Work};
 
 pub(super) const LEGACY: CUstream = CUstream::NULL;
@@ -74,9 +76,14 @@ impl State {
     /// Copies into pageable memory, through pinned staging memory, before the call returns.
     fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
         let device = self.streams.get(stream)?.device;
-        let pending = self.pending(stream)?;
-        self.complete(pending)?;
-        copy.run(&self.devices[device].memory).map_err(|error| memory_refusal(&error))
+        let awaited = self.awaited(stream)?;
+        self.complete(awaited)?;
+        let started = Instant::now();
+        let result = copy.run(&self.devices[device].memory);
+        self.timeline.exclude(started.elapsed());
+        let end = self.timeline.now() + transfer_duration(copy.bytes());
+        self.timeline.wait_until(end);
+        result.map_err(|error| memory_refusal(&error))
     }
 
     pub(crate) fn cuMemcpyHtoD_v2(

@@ -98,28 +98,33 @@ impl State {
 
     pub(crate) fn cuEventQuery(&mut self, event: CUevent) -> Call {
         let event = self.waitable_event(event)?;
-        let pending = self.pending_mark(event)?;
+        let task = self.recorded_task(event)?;
+        let pending = task.filter(|task| self.tasks.contains_key(task));
         let found = self.events.get_mut(event)?;
         // Like streams: the first query returns "not ready".
         if pending.is_some() && found.queried != pending {
             found.queried = pending;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
-        self.finish_query(pending.into_iter().collect())
+        self.finish_query(task.into_iter().collect())
     }
 
     /// Ends a query of tasks.
     pub(super) fn finish_query(&mut self, tasks: Vec<TaskId>) -> Call {
         match self.advance(tasks)? {
-            true => Ok(()),
-            false => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
+            // Other queries would have returned "not ready" until then.
+            Some(end) => {
+                self.timeline.wait_until(end);
+                Ok(())
+            }
+            None => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
         }
     }
 
     pub(crate) fn cuEventSynchronize(&mut self, event: CUevent) -> Call {
         let event = self.waitable_event(event)?;
-        let pending = self.pending_mark(event)?;
-        self.complete(pending.into_iter().collect())
+        let task = self.recorded_task(event)?;
+        self.complete(task.into_iter().collect())
     }
 
     pub(crate) fn cuEventElapsedTime(
@@ -146,7 +151,7 @@ impl State {
         }
         match (self.events.get(start)?.timestamp, self.events.get(end)?.timestamp) {
             (Some(start), Some(end)) => {
-                let elapsed = end.saturating_duration_since(start);
+                let elapsed = end.saturating_sub(start);
                 milliseconds.write(elapsed.as_secs_f32() * 1e3)
             }
             _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),

@@ -77,21 +77,21 @@ impl State {
 
     pub(crate) fn cuStreamSynchronize(&mut self, stream: CUstream) -> Call {
         let resolved = self.waitable(stream)?;
-        let pending = self.pending(resolved)?;
-        self.complete(pending)?;
+        let awaited = self.awaited(resolved)?;
+        self.complete(awaited)?;
         self.check_context(resolved)
     }
 
     pub(crate) fn cuStreamQuery(&mut self, stream: CUstream) -> Call {
         let resolved = self.waitable(stream)?;
-        let pending = self.pending(resolved)?;
-        let newest = pending.iter().max().copied();
+        let awaited = self.awaited(resolved)?;
+        let newest = self.newest_pending(&awaited);
         // The first query of a task returns "not ready"; the second one runs it.
         if newest.is_some() && self.streams.get(resolved)?.queried != newest {
             self.streams.get_mut(resolved)?.queried = newest;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
-        self.finish_query(pending)
+        self.finish_query(awaited)
     }
 
     /// The stream of a synchronization or query. Fails if it is captured or a capture forbids the
@@ -131,8 +131,10 @@ impl State {
             Mark::Never => self.route(stream).map(|_| ()),
             Mark::Task(task) => match self.route(stream)? {
                 Route::Queue(stream) => {
-                    if self.tasks.contains_key(&task) {
-                        self.streams.get_mut(stream)?.waits.push(task);
+                    // A complete task may end later on the timeline than the stream's tasks.
+                    let waits = &mut self.streams.get_mut(stream)?.waits;
+                    if !waits.contains(&task) {
+                        waits.push(task);
                     }
                     Ok(())
                 }

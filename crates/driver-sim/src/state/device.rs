@@ -11,6 +11,7 @@ use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
 use crate::refusal::{Refusal, Rule, refuse};
+use crate::timeline::Time;
 use crate::work::TaskId;
 
 /// A device with one of its contexts.
@@ -35,6 +36,8 @@ pub(crate) struct Device {
     pub(crate) legacy: Option<CUstream>,
     /// The last task of the legacy stream, which blocking streams wait for.
     pub(crate) legacy_tail: Option<TaskId>,
+    /// The last end of its complete tasks.
+    pub(crate) last_end: Time,
     /// Limits that the program set.
     pub(crate) limits: BTreeMap<u32, usize>,
     /// The contexts of other devices whose memory this context uses.
@@ -60,6 +63,7 @@ impl Device {
             lost: None,
             legacy: None,
             legacy_tail: None,
+            last_end: Time::ZERO,
             limits: BTreeMap::new(),
             peers: BTreeSet::new(),
             core_dumps: CoreDumps::default(),

@@ -46,6 +46,7 @@ use crate::diagnostic::{Diagnostic, DiagnosticKind, Finding};
 use crate::live::LiveObjects;
 use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
+use crate::timeline::Timeline;
 use crate::work::{Attempt, Exec, Hosting, Task, TaskId};
 
 /// The state of one simulated machine.
@@ -80,6 +81,7 @@ pub(crate) struct State {
     /// Per-thread streams by thread and device.
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) timeline: Timeline,
     pub(crate) arrays: Table<CUarray, Array>,
     pub(crate) pools: Table<CUmemoryPool, Pool>,
     /// The default pool of each location, created on first use.
@@ -145,6 +147,7 @@ impl State {
             captures: BTreeMap::new(),
             per_thread: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            timeline: Timeline::new(),
             arrays: Table::default(),
             pools: Table::default(),
             default_pools: BTreeMap::new(),

@@ -1,7 +1,5 @@
 //! Streams and events.
 
-use std::time::Instant;
-
 use retrograph_driver_sys::{
     CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING, CUevent, CUgraphNode, CUstream,
     CUsynchronizationPolicy,
@@ -10,6 +8,7 @@ use retrograph_driver_sys::{
 use super::thread::this_thread;
 use super::{Device, State};
 use crate::refusal::Refusal;
+use crate::timeline::Time;
 use crate::work::{Task, TaskId, Work};
 
 /// The membership of a stream in a capture.
@@ -78,8 +77,8 @@ pub(crate) struct Event {
     pub(crate) device: usize,
     pub(crate) flags: u32,
     pub(crate) mark: Mark,
-    /// The time at which the recorded task ran.
-    pub(crate) timestamp: Option<Instant>,
+    /// The simulated time of the record, once its task is complete.
+    pub(crate) timestamp: Option<Time>,
     /// The recorded task at the time of the last query.
     pub(crate) queried: Option<TaskId>,
 }
@@ -138,7 +137,8 @@ impl State {
         if legacy {
             self.devices[device].legacy_tail = Some(id);
         }
-        self.tasks.insert(id, Task { device, dependencies, work });
+        let submitted = self.timeline.now();
+        self.tasks.insert(id, Task { device, dependencies, submitted, work });
         Ok(id)
     }
 
@@ -159,23 +159,27 @@ impl State {
         Ok(blocking.flat_map(|other| other.tail.iter().chain(&other.waits)).copied().collect())
     }
 
-    /// Incomplete tasks that a synchronization with the stream waits for: its last task and its
-    /// waits. For the legacy stream, also the last tasks and waits of every blocking stream.
-    pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, Refusal> {
+    /// The tasks that a synchronization with the stream waits for: its last task and its waits. For
+    /// the legacy stream, also the last tasks and waits of every blocking stream. They may be
+    /// complete.
+    pub(crate) fn awaited(&self, stream: CUstream) -> Result<Vec<TaskId>, Refusal> {
         let found = self.streams.get(stream)?;
-        let mut tasks = match self.is_legacy(stream) {
-            true => self.legacy_dependencies(stream, found.device)?,
-            false => found.waits.iter().chain(&found.tail).copied().collect(),
-        };
-        tasks.retain(|task| self.tasks.contains_key(task));
-        Ok(tasks)
+        match self.is_legacy(stream) {
+            true => self.legacy_dependencies(stream, found.device),
+            false => Ok(found.waits.iter().chain(&found.tail).copied().collect()),
+        }
     }
 
-    /// The recorded task of an event, if it is incomplete.
-    pub(crate) fn pending_mark(&self, event: CUevent) -> Result<Option<TaskId>, Refusal> {
+    /// The recorded task of an event. It may be complete.
+    pub(crate) fn recorded_task(&self, event: CUevent) -> Result<Option<TaskId>, Refusal> {
         Ok(match self.events.get(event)?.mark {
-            Mark::Task(task) if self.tasks.contains_key(&task) => Some(task),
+            Mark::Task(task) => Some(task),
             _ => None,
         })
+    }
+
+    /// The newest incomplete task of some tasks.
+    pub(crate) fn newest_pending(&self, tasks: &[TaskId]) -> Option<TaskId> {
+        tasks.iter().filter(|task| self.tasks.contains_key(task)).max().copied()
     }
 }

@@ -43,7 +43,7 @@ impl HostWait {
 pub(crate) struct Attempt {
     /// The number of completions begun since the call was made or last repeated.
     begun: usize,
-    /// The number of the completion at which the call was suspended, and its tasks. The call does
+    /// The number of the completion at which the call was suspended, and its targets. The call does
     /// not wait for work that other threads queue later.
     resumed: Option<(usize, Vec<TaskId>)>,
     wait: Option<HostWait>,
@@ -52,13 +52,13 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// The tasks of the next completion. `None` if it ended before the call was suspended.
+    /// The targets of the next completion. `None` if it ended before the call was suspended.
     pub(super) fn begin(&mut self, targets: Vec<TaskId>) -> Option<Vec<TaskId>> {
         let number = self.begun;
         self.begun += 1;
         match &mut self.resumed {
             Some((resumed, _)) if number < *resumed => None,
-            Some((resumed, tasks)) if number == *resumed => Some(std::mem::take(tasks)),
+            Some((resumed, first)) if number == *resumed => Some(std::mem::take(first)),
             _ => Some(targets),
         }
     }
@@ -66,11 +66,11 @@ impl Attempt {
     /// Suspends the call until a host function ends or the wait times out.
     pub(super) fn suspend(
         &mut self,
-        tasks: Vec<TaskId>,
+        targets: Vec<TaskId>,
         host: Arc<HostRun>,
         patience: Patience,
     ) -> Refusal {
-        self.resumed = Some((self.begun - 1, tasks));
+        self.resumed = Some((self.begun - 1, targets));
         self.wait = Some(HostWait { host, patience });
         Refusal::SUSPENDED
     }

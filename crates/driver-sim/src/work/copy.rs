@@ -146,6 +146,14 @@ impl Copy {
         Some((source, target))
     }
 
+    /// The number of bytes that it moves.
+    pub(crate) fn bytes(&self) -> u64 {
+        let given = &self.given;
+        (given.WidthInBytes as u64)
+            .saturating_mul(given.Height as u64)
+            .saturating_mul(given.Depth as u64)
+    }
+
     /// Moves the bytes.
     pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
         self.rows().try_for_each(|row| self.run_row(memory, row))
@@ -241,6 +249,14 @@ impl Fill {
         let size = given.elementSize as usize;
         let row = given.width.saturating_mul(size);
         given.height > 1 && (given.pitch < row || !given.pitch.is_multiple_of(size))
+    }
+
+    /// The number of bytes that it writes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let Self(given) = self;
+        (given.width as u64)
+            .saturating_mul(u64::from(given.elementSize))
+            .saturating_mul(given.height as u64)
     }
 
     /// Writes the elements.

@@ -1,13 +1,14 @@
 //! The execution of an instantiated graph, node by node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use retrograph_driver_sys::CUresult;
 use retrograph_ptx_exec::ConditionalValues;
 
-use super::{HostRun, Operation, Plan, PlanConditional, PlanWork, TaskId};
+use super::{Failure, Operation, Plan, PlanConditional, PlanNode, PlanWork, Progress, TaskId};
 use crate::state::State;
-use crate::work::Failure;
+use crate::timeline::Time;
 
 /// Iterations after which a loop counts as endless.
 const MAX_ROUNDS: u32 = 1 << 20;
@@ -18,12 +19,14 @@ pub(crate) struct GraphRun {
     /// The running graph and nested graphs, innermost last.
     levels: Vec<Level>,
     conditions: ConditionalValues,
+    start: Time,
+    /// The node of the innermost graph whose host function runs.
+    hosting: Option<usize>,
 }
 
-/// A running graph.
-struct Level {
-    /// Its remaining nodes.
-    nodes: std::vec::IntoIter<usize>,
+/// The position of a running graph.
+#[derive(Clone, Copy)]
+struct Place {
     /// Its node in the enclosing graph.
     node: usize,
     /// Its index among the graphs of that node.
@@ -34,10 +37,46 @@ struct Level {
     is_in_body: bool,
 }
 
+/// A running graph.
+struct Level {
+    place: Place,
+    /// Its remaining nodes.
+    nodes: std::vec::IntoIter<usize>,
+    start: Time,
+    /// The ends of its nodes; the start of the graph for nodes that have not run.
+    ends: Vec<Time>,
+}
+
+impl Level {
+    /// The start of a node: the end of its last dependency.
+    fn start_of(&self, node: &PlanNode) -> Time {
+        let ends = node.dependencies.iter().map(|dependency| self.ends[*dependency]);
+        ends.max().unwrap_or(self.start)
+    }
+
+    fn end(&self) -> Time {
+        self.ends.iter().max().copied().unwrap_or(self.start)
+    }
+}
+
 impl GraphRun {
-    pub(super) fn new(plan: Arc<Plan>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, start: Time) -> Self {
         let conditions = ConditionalValues::new(plan.defaults.clone());
-        Self { plan, levels: Vec::new(), conditions }
+        Self { plan, levels: Vec::new(), conditions, start, hosting: None }
+    }
+
+    /// Records the duration of the host function that has ended.
+    pub(super) fn end_host_function(&mut self, duration: Duration) {
+        if let Some(node) = self.hosting.take() {
+            self.extend(node, duration);
+        }
+    }
+
+    /// Moves the end of a node of the innermost graph.
+    fn extend(&mut self, node: usize, duration: Duration) {
+        if let Some(level) = self.levels.last_mut() {
+            level.ends[node] += duration;
+        }
     }
 
     /// The body that the handle of a conditional node selects, if any.
@@ -58,26 +97,33 @@ impl Plan {
     /// The innermost running graph.
     fn inner(&self, levels: &[Level]) -> &Self {
         levels.iter().skip(1).fold(self, |plan, level| {
-            plan.nodes[level.node].work.plans().get(level.index).unwrap_or(plan)
+            plan.nodes[level.place.node].work.plans().get(level.place.index).unwrap_or(plan)
         })
     }
 }
 
 impl State {
-    /// The nodes of a graph in one of its topological orders.
-    fn order_of(&mut self, plan: &Plan) -> std::vec::IntoIter<usize> {
-        self.random.order(&plan.dependencies()).unwrap_or_default().into_iter()
+    /// Starts a graph. Its nodes run in one of their topological orders.
+    fn enter(&mut self, plan: &Plan, place: Place, start: Time) -> Level {
+        let nodes = self.random.order(&plan.dependencies()).unwrap_or_default().into_iter();
+        Level { place, nodes, start, ends: vec![start; plan.nodes.len()] }
     }
 
     /// Ends the innermost graph, and restarts it if it is the body of a loop that continues.
-    fn leave(&mut self, run: &mut GraphRun, plan: &Plan) -> Result<(), Failure> {
-        let ended = run.levels.pop().filter(|_| !run.levels.is_empty());
-        let Some(Level { node, index, rounds, .. }) = ended else { return Ok(()) };
+    /// Returns the end of the outermost graph if that has ended.
+    fn leave(&mut self, run: &mut GraphRun, plan: &Plan) -> Result<Option<Time>, Failure> {
+        let Some(ended) = run.levels.pop() else { return Ok(None) };
+        let (place, end) = (ended.place, ended.end());
+        let Some(outer_level) = run.levels.last_mut() else { return Ok(Some(end)) };
+        outer_level.ends[place.node] = end;
         let outer = plan.inner(&run.levels);
-        let PlanWork::Conditional(conditional) = &outer.nodes[node].work else { return Ok(()) };
+        let PlanWork::Conditional(conditional) = &outer.nodes[place.node].work else {
+            return Ok(None);
+        };
         if !conditional.is_loop() || run.chosen(conditional)?.is_none() {
-            return Ok(());
+            return Ok(None);
         }
+        let rounds = place.rounds;
         if rounds == MAX_ROUNDS {
             let handle = conditional.handle;
             let message = format!(
@@ -85,9 +131,10 @@ impl State {
             );
             return Err(Failure::Undefined(message.into()));
         }
-        let nodes = self.order_of(&conditional.bodies[index]);
-        run.levels.push(Level { nodes, node, index, rounds: rounds + 1, is_in_body: true });
-        Ok(())
+        let place = Place { rounds: rounds + 1, ..place };
+        let level = self.enter(&conditional.bodies[place.index], place, end);
+        run.levels.push(level);
+        Ok(None)
     }
 
     /// Runs nodes of a graph up to its end, or until a host function has started.
@@ -96,19 +143,24 @@ impl State {
         device: usize,
         run: &mut GraphRun,
         task: TaskId,
-    ) -> Result<Option<Arc<HostRun>>, Failure> {
+    ) -> Result<Progress, Failure> {
         let plan = Arc::clone(&run.plan);
         if run.levels.is_empty() {
-            let nodes = self.order_of(&plan);
-            run.levels.push(Level { nodes, node: 0, index: 0, rounds: 1, is_in_body: false });
+            let place = Place { node: 0, index: 0, rounds: 1, is_in_body: false };
+            let level = self.enter(&plan, place, run.start);
+            run.levels.push(level);
         }
+        let mut end = run.start;
         while let Some(level) = run.levels.last_mut() {
-            let is_in_body = level.is_in_body;
+            let is_in_body = level.place.is_in_body;
             let Some(node) = level.nodes.next() else {
-                self.leave(run, &plan)?;
+                end = self.leave(run, &plan)?.unwrap_or(end);
                 continue;
             };
             let found = &plan.inner(&run.levels).nodes[node];
+            let Some(level) = run.levels.last_mut() else { break };
+            let start = level.start_of(found);
+            level.ends[node] = start;
             match &found.work {
                 _ if !found.is_enabled => {}
                 PlanWork::Operation(Operation::Copy(copy)) if is_in_body && copy.is_pageable() => {
@@ -116,29 +168,34 @@ impl State {
                 }
                 PlanWork::Operation(operation) => {
                     let conditions = Some(&run.conditions);
-                    if let Some(host) = self.run_operation(device, operation, conditions)? {
-                        return Ok(Some(host));
+                    match self.run_operation(device, operation, conditions)? {
+                        Progress::Ended(duration) => run.extend(node, duration),
+                        Progress::Hosting(host) => {
+                            run.hosting = Some(node);
+                            return Ok(Progress::Hosting(host));
+                        }
                     }
                 }
                 PlanWork::Child(child) => {
-                    let nodes = self.order_of(child);
-                    run.levels.push(Level { nodes, node, index: 0, rounds: 1, is_in_body });
+                    let place = Place { node, index: 0, rounds: 1, is_in_body };
+                    let level = self.enter(child, place, start);
+                    run.levels.push(level);
                 }
                 PlanWork::Conditional(conditional) => {
                     if let Some(index) = run.chosen(conditional)? {
-                        let nodes = self.order_of(&conditional.bodies[index]);
-                        let is_in_body = true;
-                        run.levels.push(Level { nodes, node, index, rounds: 1, is_in_body });
+                        let place = Place { node, index, rounds: 1, is_in_body: true };
+                        let level = self.enter(&conditional.bodies[index], place, start);
+                        run.levels.push(level);
                     }
                 }
-                PlanWork::Record(event) => self.stamp(*event, task),
+                PlanWork::Record(event) => self.stamp(*event, task, start),
                 PlanWork::Alloc(address) => self.run_alloc(device, *address)?,
                 PlanWork::Free(address) => self.run_free(device, *address)?,
                 // The launch as a whole waits for events.
                 PlanWork::Wait(_) | PlanWork::Empty => {}
             }
         }
-        Ok(None)
+        Ok(Progress::Ended(end - run.start))
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use retrograph_driver_sys::{CUDA_HOST_NODE_PARAMS, CUresult, CUstream};
@@ -104,10 +104,19 @@ impl Hosting {
     }
 }
 
+/// The result of a host function.
+#[derive(Clone, Copy)]
+struct HostResult {
+    /// The number of the driver function that it called, if any.
+    called: Option<usize>,
+    /// The real time that it took.
+    duration: Duration,
+}
+
 /// A host function that runs on its own thread.
 pub(crate) struct HostRun {
-    /// Once it has ended, the number of the driver function that it called, if any.
-    result: Mutex<Option<Option<usize>>>,
+    /// Its result, once it has ended.
+    result: Mutex<Option<HostResult>>,
     ended: Condvar,
     /// Whether a wait for it has timed out.
     is_long: AtomicBool,
@@ -119,17 +128,19 @@ impl HostRun {
         let run = Arc::new(Self { result, ended, is_long: AtomicBool::new(false) });
         let (hosting, shared) = (Arc::clone(hosting), Arc::clone(&run));
         std::thread::spawn(move || {
+            let started = Instant::now();
             let called = hosting.during(&call);
-            *shared.result.lock() = Some(called);
+            *shared.result.lock() = Some(HostResult { called, duration: started.elapsed() });
             shared.ended.notify_all();
         });
         run
     }
 
-    /// Its outcome once it has ended. Calling the driver is an error of the program, which this
-    /// describes.
-    pub(super) fn outcome(&self) -> Option<Result<(), String>> {
-        self.result.lock().map(described)
+    /// The time that it took, once it has ended. Calling the driver is an error of the program,
+    /// which this describes.
+    pub(super) fn outcome(&self) -> Option<Result<Duration, String>> {
+        let HostResult { called, duration } = (*self.result.lock())?;
+        Some(described(called).map(|()| duration))
     }
 
     /// Waits until it ends, at most for `most`.

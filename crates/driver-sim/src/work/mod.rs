@@ -20,11 +20,13 @@ pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
 pub(crate) use peer_copy::{PeerCopy, PeerEnd};
-pub(crate) use run::Failure;
+pub(crate) use run::{Failure, Progress};
 
 use std::sync::Arc;
 
 use retrograph_driver_sys::CUevent;
+
+use crate::timeline::Time;
 
 /// A task of the queue; later tasks have greater numbers.
 pub(crate) type TaskId = u64;
@@ -76,5 +78,7 @@ pub(crate) enum Work {
 pub(crate) struct Task {
     pub(crate) device: usize,
     pub(crate) dependencies: Vec<TaskId>,
+    /// The time at which it was queued, on the clock of its thread.
+    pub(crate) submitted: Time,
     pub(crate) work: Work,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use retrograph_driver_sys::{CUevent, CUresult, CUstream};
 use retrograph_ptx_exec::memory::MemoryError;
@@ -14,6 +14,7 @@ use crate::diagnostic::Finding;
 use crate::kernel;
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::state::{Mark, State};
+use crate::timeline::{Time, transfer_duration};
 
 /// Why queued work failed.
 pub(crate) enum Failure {
@@ -23,21 +24,48 @@ pub(crate) enum Failure {
     Undefined(Finding),
 }
 
+/// The progress of an operation or a graph.
+pub(crate) enum Progress {
+    /// It ended after this simulated duration.
+    Ended(Duration),
+    /// A host function started, which must end first.
+    Hosting(Arc<HostRun>),
+}
+
 impl State {
-    /// Completes tasks and their dependencies, in one of the legal orders.
+    /// Completes tasks and their dependencies, in one of the legal orders. The clock of the calling
+    /// thread advances to their end, also if they are complete already.
     pub(crate) fn complete(&mut self, targets: Vec<TaskId>) -> Call {
-        self.run_needed(targets, Patience::Synchronization).map(|_| ())
+        let end = self.run_needed(targets, Patience::Synchronization)?;
+        self.timeline.wait_until(end.unwrap_or_default());
+        Ok(())
     }
 
     /// Runs tasks and their dependencies, except tasks that depend on long host functions, which
-    /// may wait for the querying thread. Returns whether all tasks have ended.
-    pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<bool, Refusal> {
+    /// may wait for the querying thread. Returns the end of the tasks if all have ended.
+    pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<Option<Time>, Refusal> {
         self.run_needed(targets, Patience::Query)
     }
 
-    fn run_needed(&mut self, targets: Vec<TaskId>, patience: Patience) -> Result<bool, Refusal> {
-        let Some(targets) = self.attempt.begin(targets) else { return Ok(true) };
-        let ids = self.needed(targets);
+    fn run_needed(
+        &mut self,
+        targets: Vec<TaskId>,
+        patience: Patience,
+    ) -> Result<Option<Time>, Refusal> {
+        let Some(targets) = self.attempt.begin(targets) else { return Ok(Some(Time::ZERO)) };
+        let started = Instant::now();
+        let result = self.run_in_order(&targets, patience);
+        self.timeline.exclude(started.elapsed());
+        let has_ended = result?;
+        let end = self.timeline.last_end(&targets);
+        self.forget_ends();
+        self.release_completed();
+        Ok(has_ended.then_some(end))
+    }
+
+    /// Runs tasks and their dependencies. Returns whether all have ended.
+    fn run_in_order(&mut self, targets: &[TaskId], patience: Patience) -> Result<bool, Refusal> {
+        let ids = self.needed(targets.to_vec());
         let index_of: BTreeMap<_, _> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
         let indices = |id: &TaskId| {
             let dependencies = self.tasks[id].dependencies.iter();
@@ -58,10 +86,9 @@ impl State {
                 Some(host) if patience == Patience::Query && host.is_long() => {
                     held.insert(index);
                 }
-                Some(host) => return Err(self.attempt.suspend(ids, host, patience)),
+                Some(host) => return Err(self.attempt.suspend(targets.to_vec(), host, patience)),
             }
         }
-        self.release_completed();
         Ok(held.is_empty())
     }
 
@@ -100,6 +127,7 @@ impl State {
         let all = self.tasks.iter().filter(|(_, task)| task.device == device);
         let all = all.map(|(id, _)| *id).collect();
         self.complete(all)?;
+        self.timeline.wait_until(self.devices[device].last_end);
         self.check_alive(device)
     }
 
@@ -118,33 +146,46 @@ impl State {
     /// Runs a task that is no longer queued. If it must wait for a host function, queues the rest
     /// of the task again and returns the function.
     fn run_task(&mut self, id: TaskId, task: Task) -> Result<Option<Arc<HostRun>>, Refusal> {
-        let (device, mut graph) = (task.device, None::<Box<GraphRun>>);
+        let (device, start) = (task.device, self.timeline.start(&task));
+        let mut graph = None::<Box<GraphRun>>;
         let result = match task.work {
             Work::Operation(operation) => self.run_operation(device, &operation, None),
             Work::Graph(plan) => {
-                self.run_graph(device, graph.insert(Box::new(GraphRun::new(plan))), id)
+                self.run_graph(device, graph.insert(Box::new(GraphRun::new(plan, start))), id)
             }
             Work::Hosting(host, rest) => match (host.outcome(), rest) {
                 (None, rest) => {
                     graph = rest;
-                    Ok(Some(host))
+                    Ok(Progress::Hosting(host))
                 }
                 (Some(Err(said)), _) => Err(Failure::Undefined(said.into())),
-                (Some(Ok(())), None) => Ok(None),
-                (Some(Ok(())), Some(rest)) => self.run_graph(device, graph.insert(rest), id),
+                (Some(Ok(duration)), None) => Ok(Progress::Ended(duration)),
+                (Some(Ok(duration)), Some(mut rest)) => {
+                    rest.end_host_function(duration);
+                    self.run_graph(device, graph.insert(rest), id)
+                }
             },
-            Work::PeerCopy(copy) => copy.run().map(|()| None).map_err(|error| failed_copy(&error)),
-            Work::Free(address) => self.run_free(device, address).map(|()| None),
+            Work::PeerCopy(copy) => match copy.run() {
+                Ok(()) => Ok(Progress::Ended(transfer_duration(copy.bytes as u64))),
+                Err(error) => Err(failed_copy(&error)),
+            },
+            Work::Free(address) => {
+                self.run_free(device, address).map(|()| Progress::Ended(Duration::ZERO))
+            }
             Work::Stamp(event) => {
-                self.stamp(event, id);
-                Ok(None)
+                self.stamp(event, id, start);
+                Ok(Progress::Ended(Duration::ZERO))
             }
         };
         match result {
-            Ok(None) => Ok(None),
-            Ok(Some(host)) => {
+            Ok(Progress::Ended(duration)) => {
+                self.end_task(id, device, start + duration);
+                Ok(None)
+            }
+            Ok(Progress::Hosting(host)) => {
                 let work = Work::Hosting(Arc::clone(&host), graph);
-                self.tasks.insert(id, Task { work, device, dependencies: Vec::new() });
+                let rest = Task { device, dependencies: Vec::new(), submitted: start, work };
+                self.tasks.insert(id, rest);
                 Ok(Some(host))
             }
             Err(Failure::Fault(code, finding)) => {
@@ -156,11 +197,11 @@ impl State {
     }
 
     /// Records the time of an event if the task completes it.
-    pub(super) fn stamp(&mut self, event: CUevent, task: TaskId) {
+    pub(super) fn stamp(&mut self, event: CUevent, task: TaskId, time: Time) {
         if let Ok(event) = self.events.get_mut(event)
             && matches!(event.mark, Mark::Task(marked) if marked == task)
         {
-            event.timestamp = Some(Instant::now());
+            event.timestamp = Some(time);
         }
     }
 
@@ -183,7 +224,7 @@ impl State {
         device: usize,
         operation: &Operation,
         conditions: Option<&ConditionalValues>,
-    ) -> Result<Option<Arc<HostRun>>, Failure> {
+    ) -> Result<Progress, Failure> {
         if let Operation::Launch(launch) = operation {
             self.count_launch(launch)?;
         }
@@ -199,15 +240,17 @@ impl State {
                     resident_blocks: Some(self.most_resident_blocks(launch)),
                     ..exec::Launch::default()
                 };
-                kernel::run(launch, memory, base)?;
-                return Ok(None);
+                return kernel::run(launch, memory, base).map(Progress::Ended);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
-            Operation::Copy(copy) => copy.run(memory),
-            Operation::Fill(fill) => fill.run(memory),
-            Operation::Host(call) => return Ok(Some(HostRun::start(&self.hosting, *call))),
+            Operation::Copy(copy) => copy.run(memory).map(|()| copy.bytes()),
+            Operation::Fill(fill) => fill.run(memory).map(|()| fill.bytes()),
+            Operation::Host(call) => {
+                return Ok(Progress::Hosting(HostRun::start(&self.hosting, *call)));
+            }
         };
-        result.map(|()| None).map_err(|error| match operation {
+        let progress = result.map(|bytes| Progress::Ended(transfer_duration(bytes)));
+        progress.map_err(|error| match operation {
             // On hardware, a failed fill has a different code than a failed copy.
             Operation::Fill(_) => {
                 let message = format!("a queued fill failed: {error}");

@@ -158,6 +158,29 @@ fn a_kernel_controls_the_iterations_of_a_loop() {
     assert_eq!([machine.peek(words), machine.peek(words + 4)], [5, 0]);
 }
 
+#[test]
+fn a_loop_takes_the_sum_of_the_times_of_its_iterations() {
+    let time = |rounds| {
+        let machine = Machine::new();
+        let module = machine.load(KERNELS).expect("the kernels load");
+        let (graph, words) = (machine.graph(), machine.words(&[0, rounds]));
+        let handle = machine.handle(graph, Some(1));
+        let (_, body) = machine.conditional(graph, &[], handle, WHILE);
+        machine.kernel(body, &[], module, c"count_down", handle, words);
+        let exec = machine.instantiate(graph).expect("a complete graph");
+        let (since, stream) = (Instant::now(), machine.stream());
+        machine.outlast(stream, &since);
+        let start = machine.record(stream);
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+        let end = machine.record(stream);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        machine.nanoseconds(start, end)
+    };
+    let one = time(1);
+    assert!(one > 0);
+    assert_eq!([time(2), time(5)], [2 * one, 5 * one]);
+}
+
 /// A body runs between the nodes before and after its node.
 #[test]
 fn a_body_runs_at_the_position_of_its_node() {

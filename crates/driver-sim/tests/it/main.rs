@@ -35,4 +35,5 @@ mod residency;
 mod resources;
 mod symbols;
 mod tensor_maps;
+mod times;
 mod worlds;

@@ -47,6 +47,21 @@ const TILE: &str = "
 }
 ";
 
+/// `spin(u64 address, u32 rounds)`: executes three instructions in each round. Ignores the address.
+const SPIN: &str = "
+.visible .entry spin(.param .u64 address, .param .u32 rounds)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<2>;
+    ld.param.u32 %r1, [rounds];
+LOOP:
+    sub.u32 %r1, %r1, 1;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra LOOP;
+    ret;
+}
+";
+
 /// `stop()`: traps.
 const STOP: &str = "
 .visible .entry stop()
@@ -59,7 +74,7 @@ const STOP: &str = "
 /// A module with all kernels.
 pub(crate) fn module() -> CString {
     let variable = ".visible .global .align 4 .u32 counter = 7;\n";
-    image("7.0", "sm_80", &[variable, STORE, APPEND, TILE, STOP].concat())
+    image("7.0", "sm_80", &[variable, STORE, APPEND, TILE, SPIN, STOP].concat())
 }
 
 /// A module of given version and target.

@@ -17,7 +17,7 @@
 //! meaningful.
 //!
 //! All times are medians over the replays. A profile of a simulated device is marked SIMULATED: its
-//! times are CPU times and not meaningful for a GPU.
+//! times are simulated and not meaningful for a GPU.
 
 mod show;
 mod timed;
