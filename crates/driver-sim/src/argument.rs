@@ -177,6 +177,11 @@ impl<T> In<T> {
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
+
+    /// The input to which another input points, so that the contract of `Admit` holds for it, too.
+    pub(crate) fn pointed_to(address: *const T) -> Self {
+        Self(address)
+    }
 }
 
 impl<T> In<T> {

@@ -19,15 +19,19 @@ const MAX_CONSTANT_BYTES: u32 = 64 << 10;
 pub(crate) type Globals = BTreeMap<String, (u64, u64)>;
 
 impl State {
-    /// Allocates and initializes the global and constant variables of a module.
+    /// Allocates and initializes the global and constant variables of a module, except those that
+    /// its library has allocated.
     pub(crate) fn allocate_globals(
         &mut self,
         device: usize,
         variables: &[Variable],
+        shared: &Globals,
     ) -> Result<Globals, LoadFailure> {
-        let mut globals = Globals::new();
+        let mut globals = shared.clone();
         let placed = |variable: &&Variable| {
-            matches!(variable.space, StateSpace::Global | StateSpace::Const) && variable.size() > 0
+            matches!(variable.space, StateSpace::Global | StateSpace::Const)
+                && variable.size() > 0
+                && !shared.contains_key(&variable.name)
         };
         for variable in variables.iter().filter(placed) {
             match self.place_global(device, variable) {
@@ -37,6 +41,21 @@ impl State {
                     return Err(failure);
                 }
             };
+        }
+        Ok(globals)
+    }
+
+    /// Allocates the managed variables of a library. They exist without a context.
+    pub(crate) fn allocate_managed(
+        &mut self,
+        variables: &[Variable],
+    ) -> Result<Globals, LoadFailure> {
+        let managed = variables.iter().filter(|variable| variable.is_managed).cloned();
+        let globals = self.allocate_globals(0, &managed.collect::<Vec<_>>(), &Globals::new())?;
+        for (address, _) in globals.values() {
+            if let Some(pinned) = self.pinned.get_mut(&(*address as usize)) {
+                pinned.is_shared = true;
+            }
         }
         Ok(globals)
     }
@@ -72,12 +91,18 @@ impl State {
     /// Frees the memory of [`State::allocate_globals`].
     pub(crate) fn free_globals(&mut self, device: usize, globals: &Globals) {
         for (address, _) in globals.values() {
-            match self.pinned.contains_key(&(*address as usize)) {
-                true => self.unpin(*address as usize),
+            match self.pinned.get(&(*address as usize)) {
+                Some(pinned) if pinned.is_shared => {}
+                Some(_) => self.unpin(*address as usize),
                 // The address came from this memory, and a module is unloaded once.
-                false => drop(self.devices[device].memory.free(*address)),
+                None => drop(self.devices[device].memory.free(*address)),
             }
         }
+    }
+
+    /// Frees the memory of [`State::allocate_managed`].
+    pub(crate) fn free_managed(&mut self, globals: &Globals) {
+        globals.values().for_each(|(address, _)| self.unpin(*address as usize));
     }
 }
 

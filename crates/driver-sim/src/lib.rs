@@ -56,7 +56,7 @@
 //!
 //! # Limits
 //!
-//! Among others, cubins, fatbins, textures, surfaces, green contexts and captured peer copies are
+//! Among others, cubins, textures, surfaces, green contexts and captured peer copies are
 //! not simulated. An unsupported call names the missing feature in a [`Diagnostic`].
 //! Elapsed times are simulated: a kernel takes time for its instructions, a copy or fill for its
 //! bytes. Work of several streams overlaps. These times do not predict those of a GPU.

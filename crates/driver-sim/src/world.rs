@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use retrograph_driver_sys::{CUresult, DriverTable};
+use retrograph_driver_sys::{CUcontext, CUdevice, CUresult, DriverTable};
 
 use crate::config::{Config, SimError};
 use crate::diagnostic::Diagnostic;
@@ -176,6 +176,24 @@ impl Simulator {
     /// Counts of the live objects. At the end of a program, they are leaks.
     pub fn live(&self) -> LiveObjects {
         self.world.state.lock().live()
+    }
+
+    /// The handle that the primary context of a device has while it exists. `None` if the device
+    /// does not exist, and inside a host function of this machine.
+    pub fn primary_context(&self, device: CUdevice) -> Option<CUcontext> {
+        if self.world.hosting.is_here() {
+            return None;
+        }
+        self.world.state.lock().primary_context(usize::try_from(device).ok()?)
+    }
+
+    /// Whether a context exists. False inside a host function of this machine.
+    pub fn has_context(&self, context: CUcontext) -> bool {
+        if self.world.hosting.is_here() {
+            return false;
+        }
+        let state = self.world.state.lock();
+        state.devices.iter().any(|device| device.context == Some(context))
     }
 
     /// All diagnostics, oldest first.

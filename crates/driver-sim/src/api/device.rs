@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use retrograph_driver_sys::*;
 
 use super::attributes;
-use crate::argument::{Call, Out};
+use crate::argument::{Call, In, Out};
 use crate::config::Config;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
@@ -44,6 +44,11 @@ pub(super) fn shared_opt_in(config: &Config) -> u32 {
         (..=7, _) => shared_per_multiprocessor(config),
         _ => shared_per_multiprocessor(config) - RESERVED_SHARED_BYTES,
     }
+}
+
+/// The place of a device on the PCI bus: domain, bus, device and function.
+fn pci_bus_id(index: usize) -> String {
+    format!("0000:00:{index:02x}.0")
 }
 
 impl State {
@@ -95,6 +100,41 @@ impl State {
         let index = self.device_index(device)?;
         let text = format!("SIMULATED-DEV-{:02}", index % 100);
         uuid.write(CUuuid { bytes: std::array::from_fn(|at| text.as_bytes()[at]) })
+    }
+
+    pub(crate) fn cuDeviceGetPCIBusId(
+        &mut self,
+        text: Out<c_char>,
+        len: i32,
+        device: CUdevice,
+    ) -> Call {
+        let index = self.device_index(device)?;
+        text.require()?;
+        let id = pci_bus_id(index);
+        if usize::try_from(len).is_ok_and(|len| len <= id.len()) || len < 0 {
+            return Err(self.unsupported("a PCI bus id in a buffer that is too short"));
+        }
+        for (index, byte) in id.bytes().chain([0]).enumerate() {
+            text.write_at(index, byte.cast_signed() as c_char)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn cuDeviceGetByPCIBusId(
+        &mut self,
+        device: Out<CUdevice>,
+        text: In<c_char>,
+    ) -> Call {
+        device.require()?;
+        let text = text.text()?;
+        let found = (0..self.config.devices).find(|index| {
+            let id = pci_bus_id(*index);
+            // Domain and function may be missing.
+            [&id[..], &id[..10], &id[5..]].contains(&text.as_str())
+        });
+        let index =
+            found.ok_or(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::DeviceDeviceIndex))?;
+        device.write(CUdevice::try_from(index).unwrap_or(CUdevice::MAX))
     }
 
     pub(crate) fn cuDeviceGetAttribute(

@@ -5,7 +5,7 @@ use retrograph_driver_sys::*;
 use super::put_list;
 use crate::argument::{Call, Out};
 use crate::refusal::{Rule, invalid};
-use crate::state::{NodeKind, State};
+use crate::state::{Function, NodeKind, State};
 use crate::work::Operation;
 
 /// Writes nodes in the format of the driver. A buffer with a capacity of 0 is an error.
@@ -62,13 +62,21 @@ impl State {
         match &found.kind {
             NodeKind::Operation(Operation::Launch(launch)) => {
                 let mut given = launch.node_parameters(pointers);
-                let function = self.functions.get(launch.function);
-                let device = function.ok().map(|function| function.device);
-                given.ctx = device.and_then(|at| self.devices[at].context).unwrap_or_default();
+                if let Ok(function) = self.functions.get(launch.function) {
+                    given.ctx = self.devices[function.device].context.unwrap_or_default();
+                    given.kern = self.kernel_of(function).unwrap_or_default();
+                }
                 parameters.write(given)
             }
             _ => Err(invalid(Rule::GraphAnotherKind)),
         }
+    }
+
+    /// The kernel of a library that a function belongs to.
+    fn kernel_of(&self, function: &Function) -> Option<CUkernel> {
+        let library = self.modules.get(function.module).ok()?.library?;
+        let name = function.name.to_str().ok()?;
+        self.libraries.get(library).ok()?.kernels.get(name).copied()
     }
 
     /// Writes a property of a node, if its kind has the property.

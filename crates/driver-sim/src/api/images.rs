@@ -9,20 +9,20 @@ use retrograph_ptx::IsaVersion;
 use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
 use retrograph_ptx_exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 
+use super::fatbin;
 use crate::argument::In;
 use crate::image::{self, Image};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// The magic numbers of binary images.
+/// The magic number of cubins.
 const ELF: &[u8; 4] = b"\x7fELF";
-const FAT_BINARY: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
 
 /// The ELF class for 64-bit addresses, at the next byte.
 const ELF_CLASS_64: u8 = 2;
 
 /// Why a binary image is refused.
-const NOT_PTX: &str = "images other than PTX cannot be simulated";
+const NOT_PTX: &str = "cubins cannot be simulated";
 
 /// Device functions that the driver provides.
 const OF_THE_DRIVER: [&str; 7] = [
@@ -134,38 +134,51 @@ pub(super) fn undefined_functions(module: &Module) -> impl Iterator<Item = &str>
     called.filter(move |function| missing(function)).map(|function| function.code.name.as_str())
 }
 
-/// The text of an image in memory.
-pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
-    let null = |refusal| LoadFailure::new(refusal, "there is no image");
-    let first = image.bytes(1).map_err(null)?;
-    // Magic numbers have several bytes, which must all be readable.
-    let is = |magic: &[u8; 4]| {
-        first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
-    };
-    let is_elf = is(ELF);
-    if is_elf && image.bytes(5).is_ok_and(|bytes| bytes[4] != ELF_CLASS_64) {
-        return Err(LoadFailure::no_image());
-    }
-    if is_elf || is(FAT_BINARY) {
-        return Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX));
-    }
-    image.text().map_err(null)
-}
-
 /// Whether bytes are a cubin or a fat binary.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
-    bytes.starts_with(ELF) || bytes.starts_with(FAT_BINARY)
+    bytes.starts_with(ELF) || bytes.starts_with(fatbin::MAGIC)
 }
 
-/// The text of an image in a file, up to the first zero byte.
-pub(super) fn read_file(path: &str) -> Result<String, LoadFailure> {
-    let bytes =
-        read_bytes(path).map_err(|refusal| LoadFailure::new(refusal, "the file cannot be read"))?;
-    if is_binary(&bytes) {
-        return Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX));
+impl State {
+    /// The PTX of an image in memory.
+    pub(super) fn image_text(&self, image: In<c_void>) -> Result<String, LoadFailure> {
+        let null = |refusal| LoadFailure::new(refusal, "there is no image");
+        let first = image.bytes(1).map_err(null)?;
+        // Magic numbers have several bytes, which must all be readable.
+        let is = |magic: &[u8; 4]| {
+            first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
+        };
+        if is(ELF) {
+            return match image.bytes(5) {
+                Ok(bytes) if bytes[4] == ELF_CLASS_64 => {
+                    Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX))
+                }
+                _ => Err(LoadFailure::no_image()),
+            };
+        }
+        let fatbin = if is(fatbin::MAGIC) {
+            fatbin::copied(image)?
+        } else if is(fatbin::WRAPPER_MAGIC) {
+            fatbin::unwrapped(image)?
+        } else {
+            return image.text().map_err(null);
+        };
+        fatbin::ptx_for(&fatbin, &self.config)
     }
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).into_owned())
+
+    /// The PTX of an image in a file, up to the first zero byte.
+    pub(super) fn file_text(&self, path: &str) -> Result<String, LoadFailure> {
+        let bytes = read_bytes(path)
+            .map_err(|refusal| LoadFailure::new(refusal, "the file cannot be read"))?;
+        if bytes.starts_with(fatbin::MAGIC) {
+            return fatbin::ptx_for(&bytes, &self.config);
+        }
+        if is_binary(&bytes) {
+            return Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX));
+        }
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
 }
 
 /// The content of a file.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
-use super::images::{image_text, read_file};
 use crate::argument::{Call, In, Out};
+use crate::globals::Globals;
 use crate::image::Image;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
@@ -35,7 +35,7 @@ impl State {
         let options =
             Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
         self.load_library(library, options, |state| {
-            image_text(image).map_err(|failure| state.failed(failure))
+            state.image_text(image).map_err(|failure| state.failed(failure))
         })
     }
 
@@ -54,7 +54,7 @@ impl State {
         let options =
             Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
         self.load_library(library, options, |state| {
-            read_file(&path.text()?).map_err(|failure| state.failed(failure))
+            state.file_text(&path.text()?).map_err(|failure| state.failed(failure))
         })
     }
 
@@ -74,7 +74,8 @@ impl State {
         let text = read(self)?.into();
         let handle: CUlibrary = self.handle();
         let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
-        let library_of = Library { text, image: None, modules, kernels, max_registers };
+        let library_of =
+            Library { text, image: None, modules, kernels, managed: None, max_registers };
         self.libraries.insert(handle, library_of);
         library.write(handle)
     }
@@ -117,6 +118,9 @@ impl State {
                 // Fails in a lost context, whose modules no longer exist.
                 let _ = self.unload(module);
             }
+        }
+        if let Some(managed) = &found.managed {
+            self.free_managed(managed);
         }
         Ok(())
     }
@@ -182,12 +186,24 @@ impl State {
             return Ok(known);
         }
         let image = self.image_of(library)?;
-        let loaded = self.place(device, &image).map_err(|failure| self.failed(failure))?;
+        let shared = self.managed_of(library)?;
+        let loaded = self.place(device, &image, &shared).map_err(|failure| self.failed(failure))?;
         let handle: CUmodule = self.handle();
         let max_registers = self.library(library)?.max_registers;
         self.modules.insert(handle, Module { library: Some(library), max_registers, ..loaded });
         self.libraries.get_mut(library)?.modules.insert(device, handle);
         Ok(handle)
+    }
+
+    /// The managed variables of a library. Allocated on first use.
+    fn managed_of(&mut self, library: CUlibrary) -> Result<Globals, Refusal> {
+        if let Some(managed) = &self.library(library)?.managed {
+            return Ok(managed.clone());
+        }
+        let image = self.image_of(library)?;
+        let allocated = self.allocate_managed(&image.module.variables);
+        let managed = allocated.map_err(|failure| self.failed(failure))?;
+        Ok(self.library(library)?.managed.insert(managed).clone())
     }
 
     pub(crate) fn cuLibraryGetGlobal(
@@ -220,13 +236,8 @@ impl State {
         }
         self.library(library)?;
         let name = name.text()?;
-        let image = self.image_of(library)?;
-        let mut variables = image.module.variables.iter();
-        if !variables.any(|variable| variable.is_managed && variable.name == name) {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged));
-        }
-        let module = self.module_of_library(library)?;
-        let (base, size) = self.global_named(module, &name)?;
+        let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged);
+        let (base, size) = self.managed_of(library)?.get(&name).copied().ok_or(missing)?;
         address.write_unless_null(base);
         bytes.write_unless_null(size as usize);
         Ok(())

@@ -299,7 +299,10 @@ impl State {
             A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE => kind(prefetched),
             A::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY => {
                 let by = ranges.common(&range, |known| known.accessed_by.clone());
-                let by = by.unwrap_or_default().into_iter().chain(std::iter::repeat(NOWHERE));
+                let mut by: Vec<_> = by.unwrap_or_default().into_iter().collect();
+                // The host comes after the devices.
+                by.sort_by_key(|ordinal| *ordinal == HOST);
+                let by = by.into_iter().chain(std::iter::repeat(NOWHERE));
                 let mut places = by.take(count).enumerate();
                 return places.try_for_each(|(index, by)| data.cast().write_at(index, by));
             }

@@ -24,6 +24,7 @@ mod edges;
 mod errors;
 mod events;
 mod exec;
+mod fatbin;
 mod fills;
 mod functions;
 mod generic_nodes;

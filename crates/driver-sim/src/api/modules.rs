@@ -5,9 +5,9 @@ use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::*;
 
-use super::images::{LoadFailure, image_text, read_file};
+use super::images::LoadFailure;
 use crate::argument::{Call, In, Out};
-use crate::globals;
+use crate::globals::{self, Globals};
 use crate::image::Image;
 use crate::jit::JitLog;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
@@ -33,7 +33,7 @@ impl State {
     pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
         self.current()?;
         module.require()?;
-        let text = read_file(&path.text()?).map_err(|failure| self.failed(failure))?;
+        let text = self.file_text(&path.text()?).map_err(|failure| self.failed(failure))?;
         self.load_logged(module, Ok(text), &JitLog::default())
     }
 
@@ -47,7 +47,8 @@ impl State {
     }
 
     fn load(&mut self, module: Out<CUmodule>, image: In<c_void>, log: &JitLog) -> Call {
-        self.load_logged(module, image_text(image), log)
+        let text = self.image_text(image);
+        self.load_logged(module, text, log)
     }
 
     fn load_logged(
@@ -59,7 +60,7 @@ impl State {
         let device = self.current()?;
         module.require()?;
         let parsed = text.and_then(|text| self.parse_complete(&text));
-        let loaded = parsed.and_then(|parsed| self.place(device, &parsed));
+        let loaded = parsed.and_then(|parsed| self.place(device, &parsed, &Globals::new()));
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
         let handle = self.handle();
@@ -68,11 +69,17 @@ impl State {
         module.write(handle)
     }
 
-    /// Allocates the global variables of a module and decodes its kernels.
-    pub(super) fn place(&mut self, device: usize, image: &Image) -> Result<Module, LoadFailure> {
+    /// Allocates the global variables of a module and decodes its kernels. The library of the
+    /// module has already allocated the shared ones.
+    pub(super) fn place(
+        &mut self,
+        device: usize,
+        image: &Image,
+        shared: &Globals,
+    ) -> Result<Module, LoadFailure> {
         let parsed = &image.module;
         let constant_bytes = globals::constant_bytes(&parsed.variables)?;
-        let globals = self.allocate_globals(device, &parsed.variables)?;
+        let globals = self.allocate_globals(device, &parsed.variables, shared)?;
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
         let programs = image.programs(&address_of).map_err(|error| {
             self.free_globals(device, &globals);

@@ -105,7 +105,8 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().write(u32::from(info.is_managed)),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
-                let is_set = info.is_managed || self.sync_memops.contains(&info.base);
+                let is_set = self.sync_memops.get(&info.base).copied();
+                let is_set = is_set.unwrap_or(info.is_managed);
                 data.cast().write(u32::from(is_set))
             }
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().write(self.ordinal(info.device)),
@@ -155,7 +156,11 @@ impl State {
             // SAFETY: like the list, each pointer is valid for its attribute.
             let to: Out<c_void> = unsafe { crate::argument::Admit::admit(to) };
             match &info {
-                Some(info) => self.put_attribute(to, attribute, address, info)?,
+                Some(info) => match self.put_attribute(to, attribute, address, info) {
+                    // The call for one attribute fails here.
+                    Err(refusal) if refusal.rule == Rule::PointerDevice => to.cast().write(0u64)?,
+                    put => put?,
+                },
                 None => self.put_unknown(to, attribute, address)?,
             }
         }
@@ -203,10 +208,7 @@ impl State {
         }
         let base = self.info_of(address)?.base;
         let on = value.bytes(4)?.iter().any(|byte| *byte != 0);
-        match on {
-            true => self.sync_memops.insert(base),
-            false => self.sync_memops.remove(&base),
-        };
+        self.sync_memops.insert(base, on);
         Ok(())
     }
 }

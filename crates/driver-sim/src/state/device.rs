@@ -6,7 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
 use retrograph_ptx_exec::memory::{Memory, MemoryError};
 
-use super::{CoreDumps, Handle, State, Stream};
+use super::{CoreDumps, Handle, Pinned, State, Stream};
 use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
@@ -24,7 +24,7 @@ pub(crate) struct Device {
     pub(crate) memory: Arc<Memory>,
     /// The context, if it exists.
     pub(crate) context: Option<CUcontext>,
-    /// The handle of the primary context, kept after a reset.
+    /// The handle of the primary context, kept after a reset, once it is known to the program.
     primary: Option<CUcontext>,
     /// The reference count of a primary context.
     pub(crate) references: usize,
@@ -116,18 +116,28 @@ impl State {
 
     /// Creates the context of an entry that has none.
     pub(crate) fn create_context(&mut self, device: usize) -> CUcontext {
-        // The primary context of a device keeps its handle.
-        let again = self.devices[device].primary;
-        let (context, legacy) = (again.unwrap_or_else(|| self.handle()), self.handle());
-        if device < self.config.devices {
-            self.devices[device].primary = Some(context);
-        }
+        let primary = self.primary_context(device);
+        let (context, legacy) = (primary.unwrap_or_else(|| self.handle()), self.handle());
         self.context_ordinals.insert(context.number(), self.devices[device].ordinal);
         self.streams.insert(legacy, Stream::new(device, CU_STREAM_DEFAULT, 0));
         self.devices[device].context = Some(context);
         self.devices[device].core_dumps = self.core_dumps.clone();
         self.devices[device].legacy = Some(legacy);
         context
+    }
+
+    /// The handle of the primary context of a device, which it also keeps after a reset. `None` if
+    /// the machine has no such device.
+    pub(crate) fn primary_context(&mut self, device: usize) -> Option<CUcontext> {
+        if device >= self.config.devices {
+            return None;
+        }
+        if self.devices[device].primary.is_none() {
+            let handle = self.handle::<CUcontext>();
+            self.context_ordinals.insert(handle.number(), device);
+            self.devices[device].primary = Some(handle);
+        }
+        self.devices[device].primary
     }
 
     /// Destroys a context with everything in it.
@@ -190,7 +200,8 @@ impl State {
                 let _ = memory.free(*address);
             }
         }
-        let pinned = self.pinned.iter().filter(|(_, pinned)| pinned.device == device);
+        let is_owned = |pinned: &Pinned| pinned.device == device && !pinned.is_shared;
+        let pinned = self.pinned.iter().filter(|(_, pinned)| is_owned(pinned));
         let pinned: Vec<_> = pinned.map(|(address, _)| *address).collect();
         for address in pinned {
             self.unpin(address);

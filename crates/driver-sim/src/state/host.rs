@@ -27,6 +27,8 @@ pub(crate) struct Pinned {
     pub(crate) advice: Option<AdvisedRanges>,
     /// Whether it is a variable of a module, which the program cannot free.
     pub(crate) is_variable: bool,
+    /// Whether it belongs to a library, and to none of the contexts that use it.
+    pub(crate) is_shared: bool,
     /// The pool that it was allocated from.
     pub(crate) pool: Option<CUmemoryPool>,
     /// Whether a free is queued (`cuMemFreeAsync`).
@@ -100,6 +102,7 @@ impl Pinned {
             device,
             advice: None,
             is_variable: false,
+            is_shared: false,
             pool: None,
             is_freed: false,
         }

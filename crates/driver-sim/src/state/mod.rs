@@ -88,8 +88,8 @@ pub(crate) struct State {
     pub(crate) default_pools: BTreeMap<PoolKind, CUmemoryPool>,
     /// The current pool of a location, if the program set one.
     pub(crate) current_pools: BTreeMap<PoolKind, CUmemoryPool>,
-    /// Addresses of allocations with `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
-    pub(crate) sync_memops: BTreeSet<u64>,
+    /// `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` by the address of the allocation, if the program set it.
+    pub(crate) sync_memops: BTreeMap<u64, bool>,
     /// Device ordinals by context, of destroyed contexts too.
     pub(crate) context_ordinals: BTreeMap<u64, usize>,
     /// Device allocations by address.
@@ -152,7 +152,7 @@ impl State {
             pools: Table::default(),
             default_pools: BTreeMap::new(),
             current_pools: BTreeMap::new(),
-            sync_memops: BTreeSet::new(),
+            sync_memops: BTreeMap::new(),
             context_ordinals: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),

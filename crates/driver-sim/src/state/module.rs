@@ -9,6 +9,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx_exec::Program;
 
 use crate::api::LegacyLaunch;
+use crate::globals::Globals;
 use crate::image::{Image, Programs};
 
 /// A loaded module.
@@ -20,7 +21,7 @@ pub(crate) struct Module {
     /// Handles of functions by name, created on first use.
     pub(crate) functions: BTreeMap<String, CUfunction>,
     /// Address and size of global variables by name.
-    pub(crate) globals: BTreeMap<String, (u64, u64)>,
+    pub(crate) globals: Globals,
     /// The library that loaded the module; only it unloads the module.
     pub(crate) library: Option<CUlibrary>,
     /// Bytes of the constant variables, which all kernels share.
@@ -60,6 +61,8 @@ pub(crate) struct Library {
     /// Modules by the index of their context among the devices.
     pub(crate) modules: BTreeMap<usize, CUmodule>,
     pub(crate) kernels: BTreeMap<String, CUkernel>,
+    /// Address and size of the managed variables, which all contexts share, after the first use.
+    pub(crate) managed: Option<Globals>,
     /// The maximum registers per thread, from an option of the load.
     pub(crate) max_registers: Option<u32>,
 }

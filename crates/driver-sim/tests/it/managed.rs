@@ -277,6 +277,37 @@ fn a_library_has_managed_variables() {
 }
 
 #[test]
+fn managed_variables_of_a_library_outlive_contexts() {
+    let machine = Machine::new();
+    let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
+    let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
+    assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
+    let code = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(code, SUCCESS);
+    let (mut address, mut bytes) = (0, 0);
+    let name = c"counter".as_ptr();
+    let code = cu!(machine, cuLibraryGetManaged(&mut address, &mut bytes, library, name));
+    assert_eq!(code, SUCCESS, "no context is current");
+    let word = std::ptr::with_exposed_provenance::<u32>(address as usize);
+    for expected in [7, 11] {
+        let mut context = CUcontext::NULL;
+        assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, 0, 0)), SUCCESS);
+        let (mut module, mut function) = (CUmodule::NULL, CUfunction::NULL);
+        assert_eq!(cu!(machine, cuLibraryGetModule(&mut module, library)), SUCCESS);
+        let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"count".as_ptr()));
+        assert_eq!(code, SUCCESS);
+        launch_count(&machine, function);
+        assert_eq!(cu!(machine, cuCtxDestroy_v2(context)), SUCCESS);
+        assert_eq!(read(word), expected, "each context has the same variable");
+    }
+    assert_eq!(cu!(machine, cuLibraryUnload(library)), SUCCESS);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Internal), [""; 0]);
+}
+
+#[test]
 fn a_reset_frees_managed_variables() {
     let machine = Machine::new();
     machine.load(&crate::ptx::image("7.0", "sm_80", VARIABLE)).unwrap();

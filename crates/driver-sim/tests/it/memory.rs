@@ -82,6 +82,20 @@ fn kernels_access_pinned_memory_by_its_host_address() {
 }
 
 #[test]
+fn device_memory_has_no_host_address() {
+    let machine = Machine::trusting();
+    let words = machine.words(&[1]);
+    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_HOST_POINTER;
+    let mut host = 7u64;
+    let place = (&raw mut host).cast();
+    assert_eq!(cu!(machine, cuPointerGetAttribute(place, attribute, words)), INVALID_VALUE);
+    let (mut attributes, mut places) = ([attribute], [place]);
+    let (list, values) = (attributes.as_mut_ptr(), places.as_mut_ptr());
+    assert_eq!(cu!(machine, cuPointerGetAttributes(1, list, values, words)), SUCCESS);
+    assert_eq!(host, 0, "a list of attributes does not fail");
+}
+
+#[test]
 fn an_address_range_query_returns_the_allocation() {
     use CUpointer_attribute as A;
     let machine = Machine::new();

@@ -85,6 +85,25 @@ fn the_largest_machine_refuses_larger_allocations() {
 }
 
 #[test]
+fn a_device_is_found_by_its_place_on_the_pci_bus() {
+    let machine = Machine::with(with(Config::default(), |it| it.devices = 20));
+    let mut id = [1; 13];
+    assert_eq!(cu!(machine, cuDeviceGetPCIBusId(id.as_mut_ptr(), 13, 17)), SUCCESS);
+    let text = id.map(|byte| byte as u8);
+    assert_eq!(std::str::from_utf8(&text), Ok("0000:00:11.0\0"));
+    let found = |text: &std::ffi::CStr| {
+        let mut device = -1;
+        cu!(machine, cuDeviceGetByPCIBusId(&mut device, text.as_ptr())).ok().map(|()| device)
+    };
+    for text in [c"0000:00:11.0", c"0000:00:11", c"00:11.0"] {
+        assert_eq!(found(text), Ok(17), "{text:?}");
+    }
+    assert!(found(c"0000:00:20.0").is_err());
+    let short = cu!(machine, cuDeviceGetPCIBusId(id.as_mut_ptr(), 12, 0));
+    assert_eq!(short, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+}
+
+#[test]
 fn devices_are_named_as_simulated_and_have_their_own_memory() {
     let machine = Machine::with(with(Config::default(), |it| {
         it.devices = 2;
