@@ -53,8 +53,7 @@ absent! {
     cuCtxPopCurrent cuCtxPushCurrent cuCtxSetSharedMemConfig cuDestroyExternalMemory
     cuDestroyExternalSemaphore cuDevResourceGenerateDesc
     cuDeviceComputeCapability cuDeviceGetNvSciSyncAttributes
-    cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth cuDeviceGetUuid
-    cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags
+    cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth
     cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification
     cuEventDestroy cuEventRecordWithFlags_ptsz cuEventRecord_ptsz cuExternalMemoryGetMappedBuffer
     cuExternalMemoryGetMappedMipmappedArray cuFlushGPUDirectRDMAWrites

@@ -4,29 +4,32 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::CUresult;
 
-use crate::machine;
+use crate::{export_tables, machine};
 
 /// An exported function that forwards its call. `resolve` defines `cuGetProcAddress_v2`.
 macro_rules! export {
     ($field:ident cuGetProcAddress_v2 $($rest:tt)*) => {};
     (required $name:ident ($($arg:ident: $type:ty),*)) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
             if machine.is_of_parent() {
                 return CUresult::CUDA_ERROR_NOT_INITIALIZED;
             }
             // SAFETY: passed on from the caller, who calls a function of the driver.
             let code = unsafe { (machine.simulator.table().$name)($($arg),*) };
-            if stringify!($name) == "cuInit" {
-                machine.initialized(code);
+            match stringify!($name) {
+                "cuInit" => machine.initialized(code),
+                "cuCtxDestroy_v2" | "cuDevicePrimaryCtxRelease_v2"
+                | "cuDevicePrimaryCtxReset_v2" => export_tables::destroyed(machine),
+                _ => {}
             }
             machine.report(code)
         }
     };
     (optional $name:ident ($($arg:ident: $type:ty),*)) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
             if machine.is_of_parent() {
                 return CUresult::CUDA_ERROR_NOT_INITIALIZED;
@@ -49,7 +52,7 @@ macro_rules! exports {
         }
     ) => {
         #[allow(clippy::too_many_arguments)]
-        mod functions {
+        pub(crate) mod functions {
             use super::*;
             $(export! { required $name ($($arg: $type),*) })*
             $(export! { optional $o_name ($($o_arg: $o_type),*) })*

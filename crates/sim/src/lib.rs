@@ -14,6 +14,8 @@
 #![allow(non_snake_case)]
 
 mod absent;
+mod earlier;
+mod export_tables;
 mod exports;
 mod profiler;
 #[cfg(libcuda)]
@@ -43,7 +45,13 @@ fn machine() -> &'static Machine {
             report::fail(&error.to_string());
         });
         report::begin(&settings);
-        Machine { simulator, settings, owner: AtomicU32::new(0), reported: Default::default() }
+        Machine {
+            simulator,
+            settings,
+            owner: AtomicU32::new(0),
+            reported: Default::default(),
+            storage: Default::default(),
+        }
     })
 }
 
@@ -55,6 +63,8 @@ struct Machine {
     /// device of its parent, and may not use the driver.
     owner: AtomicU32,
     reported: Mutex<report::Reported>,
+    /// Values of libraries by context.
+    storage: export_tables::Storage,
 }
 
 impl Machine {

@@ -11,7 +11,8 @@ use retrograph_driver_sys::{
     CUdriverProcAddressQueryResult, CUresult, CUuuid,
 };
 
-use crate::{absent, exports, machine, profiler};
+use crate::export_tables::{self, text_of};
+use crate::{absent, earlier, exports, machine, profiler};
 
 const PER_THREAD: u64 = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 const KNOWN_FLAGS: u64 = PER_THREAD | CU_GET_PROC_ADDRESS_LEGACY_STREAM;
@@ -74,8 +75,8 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     unsafe { cuGetProcAddress_v2(symbol, address, version, flags, std::ptr::null_mut()) }
 }
 
-/// Tables of undocumented functions. The simulator has none. Libraries that do not require a table,
-/// such as NVRTC, continue after the error; the CUDA runtime does not.
+/// Tables of undocumented functions. The simulator has those of the CUDA runtime. Libraries that do
+/// not require their table, such as NVRTC, continue after the error.
 ///
 /// # Safety
 /// Each pointer is null or valid.
@@ -84,20 +85,18 @@ unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, id: *const CUuu
     // SAFETY: passed on from the caller.
     let (table, id) = unsafe { (table.as_mut(), id.as_ref()) };
     if let Some(table) = table {
-        *table = std::ptr::null();
+        let known = id.and_then(export_tables::find);
+        *table = known.unwrap_or(std::ptr::null());
+        if known.is_some() {
+            return CUresult::CUDA_SUCCESS;
+        }
     }
-    let id = id.map_or_else(|| "null".to_owned(), text_of);
-    let why = "this table of undocumented functions is not simulated; the CUDA runtime needs such \
-               tables, and programs that use it do not run here";
+    if id.is_some_and(export_tables::is_optional) {
+        return CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    }
+    let id = id.map_or_else(|| "null".to_owned(), |id| text_of(&id.bytes));
+    let why = "this table of undocumented functions is not simulated";
     machine().report_missing(&format!("cuGetExportTable {id}"), why)
-}
-
-/// A UUID as it is usually written.
-fn text_of(id: &CUuuid) -> String {
-    let hex: String = id.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let ends = [0, 8, 12, 16, 20, 32];
-    let parts: Vec<_> = ends.windows(2).map(|ends| &hex[ends[0]..ends[1]]).collect();
-    parts.join("-")
 }
 
 /// The symbol of a name for a caller of this CUDA version.
@@ -123,6 +122,8 @@ fn stub(symbol: &'static str) -> Option<*mut c_void> {
     match symbol {
         "cuGetProcAddress" => Some(cuGetProcAddress as *mut c_void),
         "cuGetExportTable" => Some(cuGetExportTable as *mut c_void),
-        symbol => profiler::address(symbol).or_else(|| absent::address(symbol)),
+        symbol => profiler::address(symbol)
+            .or_else(|| earlier::address(symbol))
+            .or_else(|| absent::address(symbol)),
     }
 }

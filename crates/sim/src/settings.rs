@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) on_unsupported: OnUnsupported,
     /// The file that gets the report as JSON when the process exits.
     pub(crate) report: Option<PathBuf>,
+    /// The key of the integrity check of the CUDA runtime.
+    pub(crate) runtime_key: Option<[u8; 16]>,
 }
 
 /// The behaviour at a call that is not simulated.
@@ -85,7 +87,9 @@ impl Settings {
             })?
             .unwrap_or(OnUnsupported::Return);
         let report = (variable)("RETROGRAPH_SIM_REPORT").filter(|path| !path.is_empty());
-        Ok(Self { config, on_unsupported, report: report.map(PathBuf::from) })
+        let report = report.map(PathBuf::from);
+        let runtime_key = reader.read("RETROGRAPH_SIM_RUNTIME_KEY", "32 hex digits", key)?;
+        Ok(Self { config, on_unsupported, report, runtime_key })
     }
 }
 
@@ -131,6 +135,13 @@ fn version(text: &str) -> Option<(u32, u32)> {
     (major < 100 && minor < 100).then_some((major, minor))
 }
 
+/// 16 bytes as hex digits.
+fn key(text: &str) -> Option<[u8; 16]> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_hex.then(|| u128::from_str_radix(text, 16).ok())?;
+    number.map(u128::to_be_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +174,8 @@ mod tests {
         let report = |path| read("RETROGRAPH_SIM_REPORT", path).unwrap().report;
         assert_eq!(report("/r.json"), Some(PathBuf::from("/r.json")));
         assert_eq!(report(""), None);
+        let key = |digits: &str| read("RETROGRAPH_SIM_RUNTIME_KEY", digits).unwrap().runtime_key;
+        assert_eq!(key(&"0A".repeat(16)), Some([10; 16]));
         let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort").unwrap();
         assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
     }
@@ -189,5 +202,8 @@ mod tests {
         assert!(said("RETROGRAPH_SIM_ORDER", "late").contains("prompt or adversarial"));
         assert!(said("RETROGRAPH_SIM_ON_UNSUPPORTED", "ignore").contains("abort or return"));
         assert!(said("RETROGRAPH_SIM_MEMORY", "99999999999G").contains("bytes"));
+        for digits in ["0a", "+a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a", &"0g".repeat(16)] {
+            assert!(said("RETROGRAPH_SIM_RUNTIME_KEY", digits).contains("32 hex digits"));
+        }
     }
 }

@@ -3,6 +3,8 @@
 mod c_program;
 mod client;
 mod command;
+mod export_tables;
+mod runtime;
 mod symbols;
 
 use std::io::Write as _;
