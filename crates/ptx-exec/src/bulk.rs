@@ -232,9 +232,9 @@ impl AsyncProxy {
                 let load = Load { issuer, shared: shared(0)?, extent, mbarrier: shared(3)? };
                 self.load_to_blocks(memories, load, multicast.then(|| input(4)))?;
             }
-            Kind::StoreRun => {
+            Kind::StoreRun { adds } => {
                 let extent = Extent::Run { global: input(0), bytes: input(2) & 0xffff_ffff };
-                self.copies.store(memories, shared(1)?, extent, false, thread, issuer)?;
+                self.copies.store(memories, shared(1)?, extent, adds, thread, issuer)?;
             }
             Kind::LoadBox { multicast } => {
                 let coordinates = instruction.inputs.len() - 3 - usize::from(multicast);
@@ -248,11 +248,12 @@ impl AsyncProxy {
                 let coordinates = instruction.inputs.len() - 2;
                 let first = first_of((0..coordinates).map(|index| input(2 + index)));
                 let extent = box_of(memories, input(1), coordinates, first)?;
-                if let Extent::Tensor { map, .. } = &extent
-                    && adds
-                    && !can_add(map.element)
-                {
-                    return undefined(ProxyMisuse::NoAddition { element: map.element });
+                let adds = match &extent {
+                    Extent::Tensor { map, .. } if adds => Some(map.element),
+                    _ => None,
+                };
+                if let Some(element) = adds.filter(|element| !can_add(*element)) {
+                    return undefined(ProxyMisuse::NoAddition { element });
                 }
                 self.copies.store(memories, shared(0)?, extent, adds, thread, issuer)?;
             }

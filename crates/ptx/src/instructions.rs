@@ -48,7 +48,7 @@ impl Opcode {
             Self::Cp => {
                 use Modifier::{
                     Async, AsyncBulk, AsyncBulkTensor, BulkCommitGroup, BulkPrefetch,
-                    BulkWaitGroup, ReduceAsyncBulkTensor,
+                    BulkWaitGroup, ReduceAsyncBulk, ReduceAsyncBulkTensor,
                 };
                 matches!(
                     modifier,
@@ -58,6 +58,7 @@ impl Opcode {
                         | BulkCommitGroup
                         | BulkPrefetch
                         | BulkWaitGroup
+                        | ReduceAsyncBulk
                         | ReduceAsyncBulkTensor
                 )
             }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use retrograph_ptx::ast::Type;
+
 use super::addition::add;
 use super::extent::{Extent, overlap, range};
 use super::tensor::PIECE;
@@ -50,7 +52,8 @@ struct Store {
     extent: Extent,
     /// The bytes of the source, once read.
     read: Option<Vec<u8>>,
-    adds: bool,
+    /// The elements, if they are added to the destination.
+    adds: Option<Type>,
 }
 
 /// A load that has landed: the mbarrier that counts its bytes, and their number.
@@ -163,7 +166,7 @@ impl Copies {
         memories: &Memories<'_>,
         shared: u64,
         extent: Extent,
-        adds: bool,
+        adds: Option<Type>,
         thread: usize,
         issuer: Issuer,
     ) -> Result<(), FaultKind> {
@@ -232,9 +235,9 @@ impl Store {
             let inside = &bytes[piece.before as usize..][..piece.bytes as usize];
             // SAFETY: `global_bytes` proved the bytes, to which no reference exists.
             unsafe {
-                match &self.extent {
-                    Extent::Tensor { map, .. } if self.adds => add(map.element, to, inside),
-                    _ => std::ptr::copy_nonoverlapping(inside.as_ptr(), to, inside.len()),
+                match self.adds {
+                    Some(element) => add(element, to, inside),
+                    None => std::ptr::copy_nonoverlapping(inside.as_ptr(), to, inside.len()),
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Decoded instructions and their operands.
 
-use retrograph_ptx::ast::StateSpace;
+use retrograph_ptx::ast::{StateSpace, Type};
 
 use super::undefined;
 use crate::access::locate;
@@ -42,7 +42,10 @@ pub(crate) enum Kind {
         multicast: bool,
     },
     /// A store of contiguous bytes: destination, source, bytes.
-    StoreRun,
+    StoreRun {
+        /// The elements, if it adds them to the destination.
+        adds: Option<Type>,
+    },
     /// A load of a box: destination, tensor map, mbarrier, coordinates, and with multicast the
     /// block mask.
     LoadBox {

@@ -153,7 +153,10 @@ impl Decoder<'_> {
             [to, from, bytes, ..] => {
                 let inputs =
                     [global(self, to)?, shared(self, from)?, self.value(bytes, Type::U32)?];
-                self.emit_bulk(Kind::StoreRun, &inputs, None);
+                let adds =
+                    has(M::ReduceAsyncBulk).then(|| super::type_of(instruction)).transpose()?;
+                self.communicates |= adds.is_some();
+                self.emit_bulk(Kind::StoreRun { adds }, &inputs, None);
             }
             list => return Err(format!("{} operands", list.len())),
         }

@@ -31,7 +31,7 @@ impl Decoder<'_> {
             // Caches are not simulated.
             return Ok(());
         }
-        let bulk = [M::AsyncBulk, M::AsyncBulkTensor, M::ReduceAsyncBulkTensor];
+        let bulk = [M::AsyncBulk, M::AsyncBulkTensor, M::ReduceAsyncBulk, M::ReduceAsyncBulkTensor];
         let groups = [M::BulkCommitGroup, M::BulkWaitGroup];
         if instruction.modifiers.first_of(&[&bulk[..], &groups].concat()).is_some() {
             return self.bulk_copy(instruction);

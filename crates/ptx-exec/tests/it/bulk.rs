@@ -9,6 +9,7 @@ use retrograph_ptx_exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, Undefi
 
 use super::words;
 
+mod addition;
 mod boxes;
 mod cluster;
 mod fences;

@@ -13,6 +13,7 @@ words! {
         Async = "async",
         AsyncBulk = "async.bulk",
         AsyncBulkTensor = "async.bulk.tensor",
+        ReduceAsyncBulk = "reduce.async.bulk",
         ReduceAsyncBulkTensor = "reduce.async.bulk.tensor",
         BulkPrefetch = "async.bulk.prefetch",
         BulkCommitGroup = "async.bulk.commit_group",

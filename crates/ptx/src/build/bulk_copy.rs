@@ -14,7 +14,7 @@ use super::predicate::Pred;
 use super::scalar::{Arg, Scalar};
 use super::shared::Shared;
 use super::value::Value;
-use crate::ast::{Address, AddressBase, Immediate, Modifier, Opcode, Operand};
+use crate::ast::{Address, AddressBase, Immediate, Modifier, Opcode, Operand, Type};
 
 /// Bytes of a tensor map (`CUtensorMap`), and its alignment.
 const TENSOR_MAP: (u32, u32) = (128, 64);
@@ -110,6 +110,21 @@ impl<'k> Kernel<'k> {
     ) {
         let operands = vec![global(to), at(from), bytes.into_value(*self).operand()];
         self.bulk(&[&[Modifier::AsyncBulk], &STORE], operands);
+    }
+
+    /// As [`Kernel::cp_async_bulk_store`], but adds f32 elements to those in global memory
+    /// (`cp.reduce.async.bulk`). Each element is added atomically; sums depend on the order of the
+    /// additions. Needs sm_90.
+    #[track_caller]
+    pub fn cp_reduce_async_bulk_add(
+        &self,
+        to: Ptr<'k, f32>,
+        from: Shared<'k, f32>,
+        bytes: impl Arg<'k, u32>,
+    ) {
+        let operands = vec![global(to), at(from), bytes.into_value(*self).operand()];
+        let modifiers = &[&[Modifier::ReduceAsyncBulk][..], &STORE, &[Modifier::Add]].concat();
+        self.emit(Emit { opcode: Opcode::Cp, modifiers, types: &[Type::F32], operands });
     }
 
     /// Loads the box of a matrix whose first element has these coordinates, the first along the

@@ -147,6 +147,13 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });
     }
 
+    /// As [`Kernel::membar_gl`], but only orders accesses by acquire and release patterns
+    /// (`fence.acq_rel.gpu`), which takes less time.
+    pub fn fence_acq_rel_gpu(&self) {
+        let modifiers = &[Modifier::AcqRel, Modifier::Gpu];
+        self.emit(Emit { opcode: Opcode::Fence, modifiers, types: &[], operands: Vec::new() });
+    }
+
     /// Memory fence for all observers, including the host and other devices (`membar.sys`).
     pub fn membar_sys(&self) {
         let modifiers = &[Modifier::Sys];

@@ -96,15 +96,20 @@ fn a_tensor_map_is_a_parameter_of_128_bytes_at_a_multiple_of_64() {
         k.cp_async_bulk_tensor_2d_store(map, [n, k.constant(u32::MAX)], place);
         k.cp_reduce_async_bulk_tensor_2d_add(map, [n, k.constant(0)], place);
         k.cp_async_bulk_tensor_3d_store(map, [n, k.constant(0), k.constant(1)], place);
+        let sums = k.pointer::<f32>("sums");
+        k.cp_reduce_async_bulk_add(sums.at(n), place.reinterpret(), 4096);
+        k.fence_acq_rel_gpu();
     });
     let map = &entry.parameters[1];
     let (align, length) = (Some(64), Some(128));
     assert_eq!(*map, Parameter { align, length, ..Parameter::scalar("map", Type::B8) });
-    assert_eq!(entry.parameter_layout(), (vec![0, 64], 192));
+    assert_eq!(entry.parameter_layout(), (vec![0, 64, 192], 200));
     let module = ModuleBuilder::new(SmTarget::portable(90)).entry(entry).build();
     let text = module.to_string();
     // A coordinate has a sign.
-    assert!(text.contains(", -1}]"), "{text}");
+    for part in [", -1}]", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 ["] {
+        assert!(text.contains(part), "{text}");
+    }
     assert_eq!(parse(&text), Ok(module));
     ptxas::must_assemble(&text, "sm_90");
 }

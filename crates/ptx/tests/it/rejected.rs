@@ -98,6 +98,7 @@ const NEWER: &[(&str, &str)] = &[
         "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r1}], [tile];",
         "a tensor map and 2 coordinates",
     ),
+    ("cp.reduce.async.bulk.global.shared::cta.bulk_group.f32 [%rd1], [tile], 16;", "one of .add"),
     ("cp.async.bulk.read.wait_group 1;", "its forms are"),
     ("mbarrier.arrive.shared::cluster.b64 %rd1, [%r1];", "`_`"),
     ("mbarrier.try_wait.shared::cta.parity.b64 %p1, [tile], %r1;", "a modifier or type"),

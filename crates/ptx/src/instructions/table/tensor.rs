@@ -15,10 +15,12 @@ const COMPLETE_TX: ModifierChoice = one(&[M::MbarrierCompleteTxBytes]);
 const BULK_GROUP: ModifierChoice = one(&[M::BulkGroup]);
 const MULTICAST: ModifierChoice = one(&[M::MulticastCluster]);
 const TENSOR: ModifierChoice = one(&[M::AsyncBulkTensor]);
+const BULK_REDUCE: ModifierChoice = one(&[M::ReduceAsyncBulk]);
 const TENSOR_REDUCE: ModifierChoice = one(&[M::ReduceAsyncBulkTensor]);
 const RANK: ModifierChoice = one(&[M::Dim2, M::Dim1, M::Dim3, M::Dim4, M::Dim5]);
 const TILE: ModifierChoice = maybe(&[M::Tile]);
 const REDUCTION: ModifierChoice = one(&[M::Add, M::Min, M::Max]);
+const ADD: ModifierChoice = one(&[M::Add]);
 const BOX: Shape = Shape::TensorCoordinates;
 const MBARRIER: Shape = Shape::MemoryIn(StateSpace::Shared);
 /// The mask of destination blocks of a multicast.
@@ -177,6 +179,10 @@ forms! {
         Form::new(&[BULK, TO_GLOBAL, BULK_GROUP], &[], &[FROM, TO, U]).since(ISA_8_0, 90),
         Form::new(&[BULK, TO_GLOBAL, BULK_GROUP, CACHE_HINT], &[], &[FROM, TO, U, POLICY])
             .since(ISA_8_0, 90),
+        Form::new(&[BULK_REDUCE, TO_GLOBAL, BULK_GROUP, ADD], &[F32], &[FROM, TO, U])
+            .since(ISA_8_0, 90),
+        Form::new(&[BULK_REDUCE, TO_GLOBAL, BULK_GROUP, CACHE_HINT, ADD], &[F32],
+            &[FROM, TO, U, POLICY]).since(ISA_8_0, 90),
         Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX], &[], &[TO, BOX, MBARRIER])
             .since(ISA_8_0, 90),
         Form::new(&[TENSOR, RANK, TO_SHARED, TILE, COMPLETE_TX, CACHE_HINT], &[],
