@@ -325,6 +325,20 @@ mod tests {
     }
 
     #[test]
+    fn mpich_places_ranks() {
+        let variables = [
+            ("PMI_SIZE", "4"),
+            ("PMI_RANK", "2"),
+            ("MPI_LOCALRANKID", "2"),
+            ("MPI_LOCALNRANKS", "4"),
+        ];
+        let placement = found(&variables).unwrap().unwrap();
+        assert_eq!(placement.ranks, Ranks { rank: 2, world_size: 4 });
+        assert_eq!((placement.local_rank, placement.starter), (2, "MPI"));
+        assert!(placement.address.starts_with("127.0.0.1:"), "{}", placement.address);
+    }
+
+    #[test]
     fn invalid_variables_are_named() {
         let with = |name: &'static str, value: &'static str| {
             found(&[&[(name, value)], &TORCH[..]].concat()).unwrap_err()
