@@ -18,26 +18,31 @@ pub(super) const MAGIC: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
 /// The first bytes of a wrapper.
 pub(super) const WRAPPER_MAGIC: &[u8; 4] = &0x4662_43b1u32.to_le_bytes();
 
+/// The version of fat binaries that is known.
+const VERSION: u64 = 1;
 /// Bytes of the wrapper up to the end of the address of the fat binary.
 const WRAPPER: usize = 16;
 /// Bytes of the header of a fat binary.
 const HEADER: usize = 16;
+/// Bytes of the header of an entry up to the end of its target.
+const ENTRY: u64 = 32;
 /// The kind of an entry with PTX.
 const PTX: u64 = 1;
 /// Flags of compressed entries.
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
-/// The maximum size of PTX, so that a damaged size does not exhaust the memory.
-const LARGEST: u64 = 1 << 30;
+/// The maximum size of an image in memory, so that a damaged size does not exhaust the memory.
+const MAX_IMAGE: u64 = 1 << 30;
+/// The maximum size of all PTX that is decompressed for one image. A Zstandard decoder holds a
+/// window of up to 128 MiB in addition.
+const MAX_TEXT: u64 = 1 << 28;
+/// The number of unusable entries that a message lists.
+const MAX_LISTED: usize = 16;
 
 /// Copies the fat binary to which a wrapper points.
 pub(super) fn unwrapped(wrapper: In<c_void>) -> Result<Vec<u8>, LoadFailure> {
     let header = wrapper.bytes(WRAPPER).map_err(|_| damaged())?;
-    let version = number(&header, 4, 4)?;
-    if version != 1 {
-        let message = format!("fat binaries of version {version} are not simulated");
-        return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
-    }
+    check_version(number(&header, 4, 4)?)?;
     let address = number(&header, 8, 8)? as usize;
     copied(In::pointed_to(std::ptr::with_exposed_provenance(address)))
 }
@@ -46,33 +51,84 @@ pub(super) fn unwrapped(wrapper: In<c_void>) -> Result<Vec<u8>, LoadFailure> {
 pub(super) fn copied(image: In<c_void>) -> Result<Vec<u8>, LoadFailure> {
     let header = image.bytes(HEADER).map_err(|_| damaged())?;
     let size = number(&header, 6, 2)?.checked_add(number(&header, 8, 8)?).ok_or_else(damaged)?;
-    if !header.starts_with(MAGIC) || size > LARGEST {
+    if !header.starts_with(MAGIC) || size > MAX_IMAGE {
         return Err(damaged());
     }
     image.bytes(size as usize).map_err(|_| damaged())
 }
 
+/// An entry of a fat binary.
+struct Entry<'a> {
+    header: &'a [u8],
+    payload: &'a [u8],
+    kind: u64,
+    /// The compute capability of its target, as two decimal digits or more.
+    target: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// The first entry of some bytes, and the bytes after it.
+    fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), LoadFailure> {
+        let header = number(bytes, 4, 4)?;
+        // Otherwise, an entry of no bytes would be read forever.
+        if header < ENTRY {
+            return Err(damaged());
+        }
+        let (header, rest) = split(bytes, header)?;
+        let (payload, rest) = split(rest, number(header, 8, 8)?)?;
+        let (kind, target) = (number(header, 0, 2)?, number(header, 28, 4)?);
+        Ok((Self { header, payload, kind, target }, rest))
+    }
+
+    /// The text of PTX. Decompressed bytes are taken from a budget.
+    fn text(&self, budget: &mut u64) -> Result<String, LoadFailure> {
+        let flags = number(self.header, 40, 8)?;
+        if flags & (LZ4 | ZSTD) == 0 {
+            return Ok(text_of(self.payload));
+        }
+        let (compressed, _) = split(self.payload, number(self.header, 16, 4)?)?;
+        let size = number(self.header, 56, 8)?.min(*budget);
+        let bytes = match flags & ZSTD {
+            0 => lz4(compressed, size as usize),
+            _ => zstd(compressed, size),
+        };
+        let bytes = bytes.ok_or_else(damaged)?;
+        *budget -= bytes.len() as u64;
+        Ok(text_of(&bytes))
+    }
+}
+
 /// The PTX of a fat binary for the newest target that runs on the devices of a machine.
 pub(super) fn ptx_for(fatbin: &[u8], config: &Config) -> Result<String, LoadFailure> {
     let (major, minor) = config.compute_capability;
-    let (mut found, mut others) = (None, Vec::new());
-    let mut rest = slice(fatbin, number(fatbin, 6, 2)?, None)?;
+    check_version(number(fatbin, 4, 2)?)?;
+    let header = number(fatbin, 6, 2)?;
+    if header < HEADER as u64 {
+        return Err(damaged());
+    }
+    let (_, images) = split(fatbin, header)?;
+    let (mut rest, _) = split(images, number(fatbin, 8, 8)?)?;
+    let (mut found, mut others, mut budget) = (None::<(u32, String)>, Vec::new(), MAX_TEXT);
     while !rest.is_empty() {
-        let (header, size) = (number(rest, 4, 4)?, number(rest, 8, 8)?);
-        let payload = slice(rest, header, Some(size))?;
-        if number(rest, 0, 2)? == PTX {
-            let text = text(rest, payload)?;
-            match target(&text).filter(|target| target.runs_on(major, minor)) {
-                Some(target) if found.as_ref().is_none_or(|(best, _)| *best < target.number) => {
-                    found = Some((target.number, text));
-                }
-                Some(_) => {}
-                None => others.push(format!("PTX for sm_{}", number(rest, 28, 4)?)),
-            }
+        let (entry, after) = Entry::split(rest)?;
+        rest = after;
+        let other = if entry.kind != PTX {
+            format!("machine code for sm_{}", entry.target)
+        } else if found.as_ref().is_some_and(|(best, _)| entry.target <= u64::from(*best)) {
+            continue;
         } else {
-            others.push(format!("machine code for sm_{}", number(rest, 28, 4)?));
+            let text = entry.text(&mut budget)?;
+            match target(&text).filter(|target| target.runs_on(major, minor)) {
+                Some(target) => {
+                    found = Some((target.number, text));
+                    continue;
+                }
+                None => format!("PTX for sm_{}", entry.target),
+            }
+        };
+        if others.len() < MAX_LISTED && !others.contains(&other) {
+            others.push(other);
         }
-        rest = slice(rest, header.saturating_add(size), None)?;
     }
     found.map(|(_, text)| text).ok_or_else(|| {
         let message = format!(
@@ -83,32 +139,33 @@ pub(super) fn ptx_for(fatbin: &[u8], config: &Config) -> Result<String, LoadFail
     })
 }
 
+fn check_version(version: u64) -> Result<(), LoadFailure> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let message = format!("fat binaries of version {version} are not simulated");
+    Err(LoadFailure::new(Refusal::UNSUPPORTED, message))
+}
+
 /// The target of a PTX text.
 fn target(text: &str) -> Option<SmTarget> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(".target"))?;
     line.split(',').next()?.trim().parse().ok()
 }
 
-/// The text of an entry.
-fn text(entry: &[u8], payload: &[u8]) -> Result<String, LoadFailure> {
-    let flags = number(entry, 40, 8)?;
-    let compressed = || slice(payload, 0, Some(number(entry, 16, 4)?));
-    let size = || number(entry, 56, 8).map(|size| size.min(LARGEST));
-    let bytes = match (flags & LZ4 != 0, flags & ZSTD != 0) {
-        (false, false) => payload.to_vec(),
-        (true, false) => lz4(compressed()?, size()? as usize).ok_or_else(damaged)?,
-        (_, true) => zstd(compressed()?, size()?)?,
-    };
+/// The text up to the first zero byte.
+fn text_of(bytes: &[u8]) -> String {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).into_owned())
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// Decompresses a Zstandard frame (RFC 8878) of at most `size` bytes.
-fn zstd(compressed: &[u8], size: u64) -> Result<Vec<u8>, LoadFailure> {
-    let decoder = ruzstd::decoding::StreamingDecoder::new(compressed).map_err(|_| damaged())?;
+fn zstd(compressed: &[u8], size: u64) -> Option<Vec<u8>> {
+    let decoder = ruzstd::decoding::StreamingDecoder::new(compressed).ok()?;
     let mut bytes = Vec::new();
-    decoder.take(size).read_to_end(&mut bytes).map_err(|_| damaged())?;
-    Ok(bytes)
+    // One byte more shows that the frame is longer.
+    decoder.take(size + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= size).then_some(bytes)
 }
 
 /// Decompresses a block of LZ4 to at most `size` bytes. A block is a list of sequences: literal
@@ -155,17 +212,169 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Result<u64, LoadFailure> {
     Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// The bytes from `at` on, or `size` of them.
-fn slice(bytes: &[u8], at: u64, size: Option<u64>) -> Result<&[u8], LoadFailure> {
-    let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).ok_or_else(damaged)?;
-    match size {
-        None => Ok(rest),
-        Some(size) => {
-            usize::try_from(size).ok().and_then(|size| rest.get(..size)).ok_or_else(damaged)
-        }
-    }
+/// The first `size` bytes, and the bytes after them.
+fn split(bytes: &[u8], size: u64) -> Result<(&[u8], &[u8]), LoadFailure> {
+    let parts = usize::try_from(size).ok().and_then(|size| bytes.split_at_checked(size));
+    parts.ok_or_else(damaged)
 }
 
 fn damaged() -> LoadFailure {
     LoadFailure::new(Refusal::UNSUPPORTED, "a damaged fat binary cannot be simulated")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b".version 8.0\n.target sm_90\n.address_size 64\n";
+
+    fn entry(kind: u16, target: u32, flags: u64, payload: &[u8], size: u64) -> Vec<u8> {
+        let mut entry = [0; 64];
+        entry[..2].copy_from_slice(&kind.to_le_bytes());
+        entry[4] = 64;
+        entry[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
+        entry[16..20].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        entry[28..32].copy_from_slice(&target.to_le_bytes());
+        entry[40..48].copy_from_slice(&flags.to_le_bytes());
+        entry[56..].copy_from_slice(&size.to_le_bytes());
+        [&entry[..], payload].concat()
+    }
+
+    fn fatbin(entries: &[Vec<u8>]) -> Vec<u8> {
+        let entries = entries.concat();
+        let size = (entries.len() as u64).to_le_bytes();
+        [MAGIC, &[1, 0, 16, 0][..], &size, &entries].concat()
+    }
+
+    /// A Zstandard frame with a window of 1 MiB and blocks of 128 KiB of zeros.
+    fn zeros(blocks: usize) -> Vec<u8> {
+        let header = |last: u32| ((128u32 << 10) << 3 | 1 << 1 | last).to_le_bytes();
+        let block = |last| [&header(u32::from(last))[..3], &[0]].concat();
+        let blocks = (1..=blocks).flat_map(|at| block(at == blocks));
+        [0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3].into_iter().chain(blocks).collect()
+    }
+
+    /// Text as literal bytes, without matches.
+    fn lz4_of(text: &[u8]) -> Vec<u8> {
+        [&[0xf0, (text.len() - 15) as u8], text].concat()
+    }
+
+    fn zstd_of(text: &[u8]) -> Vec<u8> {
+        let block = (text.len() as u32) << 3 | 1;
+        let magic = [0x28, 0xb5, 0x2f, 0xfd, 0x20, text.len() as u8];
+        [&magic, &block.to_le_bytes()[..3], text].concat()
+    }
+
+    /// One entry of each kind.
+    fn every_kind() -> Vec<u8> {
+        let size = TEXT.len() as u64;
+        fatbin(&[
+            entry(2, 90, 0, b"\x7fELF", 0),
+            entry(1, 70, 0, TEXT, 0),
+            entry(1, 80, LZ4, &lz4_of(TEXT), size),
+            entry(1, 90, ZSTD, &zstd_of(TEXT), size),
+        ])
+    }
+
+    fn taken(fatbin: &[u8]) -> Result<String, LoadFailure> {
+        ptx_for(fatbin, &Config::default())
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_have_a_result(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            keeps_headers in any::<bool>(),
+        ) {
+            let mut image = bytes;
+            if keeps_headers {
+                image = fatbin(&[entry(1, 90, LZ4, &image, 1 << 40)]);
+            }
+            let _ = taken(&image);
+        }
+
+        #[test]
+        fn a_damaged_image_has_a_result(
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            length in any::<prop::sample::Index>(),
+            is_truncated in any::<bool>(),
+        ) {
+            let mut image = every_kind();
+            for (at, byte) in damage {
+                let at = at.index(image.len());
+                image[at] = byte;
+            }
+            if is_truncated {
+                image.truncate(length.index(image.len()));
+            }
+            let _ = taken(&image);
+        }
+
+        #[test]
+        fn decompression_stops_at_the_size(
+            block in proptest::collection::vec(any::<u8>(), 0..200),
+            rest in proptest::collection::vec(any::<u8>(), 0..200),
+            size in 0usize..1000,
+        ) {
+            let frame = [&zstd_of(TEXT)[..6], &rest].concat();
+            for bytes in [lz4(&block, size), zstd(&block, size as u64), zstd(&frame, size as u64)] {
+                prop_assert!(bytes.is_none_or(|bytes| bytes.len() <= size));
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_that_was_cut_off_is_damaged_at_every_length() {
+        let whole = every_kind();
+        assert!(taken(&whole).is_ok_and(|text| text.as_bytes() == TEXT));
+        for length in 0..whole.len() {
+            assert!(taken(&whole[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn an_entry_without_bytes_ends_the_image() {
+        assert!(taken(&fatbin(&[vec![0; 64]])).is_err());
+        let short = |header: u8| {
+            let mut entry = entry(1, 90, 0, TEXT, 0);
+            entry[4] = header;
+            taken(&fatbin(&[entry]))
+        };
+        assert!(short(64).is_ok() && short(31).is_err() && short(0).is_err());
+    }
+
+    #[test]
+    fn bytes_after_the_size_of_an_image_are_no_entries() {
+        let mut image = every_kind();
+        image.extend([0; 100]);
+        assert!(taken(&image).is_ok());
+        image[6] = 15;
+        assert!(taken(&image).is_err(), "the size of the header");
+    }
+
+    #[test]
+    fn all_entries_share_the_maximum_of_decompressed_bytes() {
+        let (bytes, mut budget) = (entry(1, 90, ZSTD, &zeros(1), u64::MAX), 300 << 10);
+        let (entry, _) = Entry::split(&bytes).unwrap_or_else(|_| panic!("a whole entry"));
+        for expected in [true, true, false] {
+            assert_eq!(entry.text(&mut budget).is_ok(), expected);
+        }
+        assert_eq!(budget, 44 << 10);
+        let frame = zeros(64);
+        assert_eq!(zstd(&frame, 8 << 20).map(|bytes| bytes.len()), Some(8 << 20));
+        assert_eq!(zstd(&frame, (8 << 20) - 1).map(|bytes| bytes.len()), None);
+        // 255 bytes of the block repeat one byte 65044 times.
+        let bomb = [&[0x1f, 7, 1, 0][..], &[0xff; 255], &[0, 0]].concat();
+        assert_eq!(lz4(&bomb, 1 << 20).map(|bytes| bytes.len()), Some(1 + 255 * 255 + 19));
+        assert_eq!(lz4(&bomb, 1 << 15).map(|bytes| bytes.len()), None);
+    }
+
+    #[test]
+    fn many_entries_have_a_short_message() {
+        let entries: Vec<_> = (0..10_000).map(|target| entry(2, target, 0, &[], 0)).collect();
+        let message = taken(&fatbin(&entries)).map_or_else(|failure| failure.message, |text| text);
+        assert!(message.contains("machine code for sm_15") && message.len() < 1000, "{message}");
+    }
 }
