@@ -72,6 +72,11 @@ impl Timeline {
         self.waited.entry(this_thread()).or_insert(self.longest)
     }
 
+    /// Forgets threads that have ended. The longest wait stays known.
+    pub(crate) fn retain_threads(&mut self, mut is_known: impl FnMut(u64) -> bool) {
+        self.waited.retain(|thread, _| is_known(*thread));
+    }
+
     /// The clock of the calling thread.
     pub(crate) fn now(&mut self) -> Time {
         (self.created.elapsed() + *self.waited()).saturating_sub(self.executing)

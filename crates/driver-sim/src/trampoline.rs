@@ -300,6 +300,7 @@ fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> 
     crate::current::note_call(slot);
     let injected = world.count(function);
     let mut state = world.state.lock();
+    state.enter_thread();
     if let Some(stop) = state.stopped.filter(|_| !function.works_stopped()) {
         return stop;
     }

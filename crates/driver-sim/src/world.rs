@@ -187,13 +187,13 @@ impl Simulator {
         self.world.state.lock().primary_context(usize::try_from(device).ok()?)
     }
 
-    /// Whether a context exists. False inside a host function of this machine.
-    pub fn has_context(&self, context: CUcontext) -> bool {
+    /// Whether a context exists. `None` inside a host function of this machine.
+    pub fn has_context(&self, context: CUcontext) -> Option<bool> {
         if self.world.hosting.is_here() {
-            return false;
+            return None;
         }
         let state = self.world.state.lock();
-        state.devices.iter().any(|device| device.context == Some(context))
+        Some(state.devices.iter().any(|device| device.context == Some(context)))
     }
 
     /// All diagnostics, oldest first.

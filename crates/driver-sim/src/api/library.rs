@@ -111,6 +111,12 @@ impl State {
                 self.complete_last(module.device)?;
             }
         }
+        if self.library(library)?.managed.is_some() {
+            // Kernels of other modules may use the managed variables, in every context.
+            for device in 0..self.devices.len() {
+                self.complete_last(device)?;
+            }
+        }
         let found = self.libraries.remove(library)?;
         // Destroyed contexts have already unloaded their modules.
         for module in found.modules.into_values() {

@@ -130,14 +130,7 @@ impl State {
             Mark::Captured(member) => self.wait_for_captured(resolved, member),
             Mark::Never => self.route(stream).map(|_| ()),
             Mark::Task(task) => match self.route(stream)? {
-                Route::Queue(stream) => {
-                    // A complete task may end later on the timeline than the stream's tasks.
-                    let waits = &mut self.streams.get_mut(stream)?.waits;
-                    if !waits.contains(&task) {
-                        waits.push(task);
-                    }
-                    Ok(())
-                }
+                Route::Queue(stream) => self.wait_for(stream, task),
                 Route::Capture(_, capture) => {
                     Err(self
                         .invalidate_capture(capture, CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION))

@@ -183,6 +183,8 @@ impl State {
         }
         self.return_to_pool(address as u64);
         self.pinned.remove(&address);
+        // Unlike addresses of devices, those of the host are reused.
+        self.sync_memops.remove(&(address as u64));
     }
 
     /// The pinned memory that contains `bytes` bytes at `address`.

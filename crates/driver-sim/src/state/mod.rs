@@ -60,6 +60,8 @@ pub(crate) struct State {
     /// The devices of the machine, then one entry per context of `cuCtxCreate`.
     pub(crate) devices: Vec<Device>,
     pub(crate) threads: BTreeMap<u64, Thread>,
+    /// The number of threads at which those that have ended are forgotten.
+    max_threads: usize,
     pub(crate) streams: Table<CUstream, Stream>,
     pub(crate) events: Table<CUevent, Event>,
     pub(crate) modules: Table<CUmodule, Module>,
@@ -130,6 +132,7 @@ impl State {
             attempt: Attempt::default(),
             devices: (0..config.devices).map(|ordinal| Device::new(ordinal, &config)).collect(),
             threads: BTreeMap::new(),
+            max_threads: thread::MIN_THREADS,
             streams: Table::default(),
             events: Table::default(),
             modules: Table::default(),

@@ -7,6 +7,7 @@ use retrograph_driver_sys::{
 
 use super::thread::this_thread;
 use super::{Device, State};
+use crate::argument::Call;
 use crate::refusal::Refusal;
 use crate::timeline::Time;
 use crate::work::{Task, TaskId, Work};
@@ -115,6 +116,25 @@ impl State {
         stream
     }
 
+    /// Destroys the per-thread default streams of threads that have ended, unless they have work or
+    /// that work ends later on the timeline.
+    pub(super) fn forget_per_thread_streams(&mut self) {
+        let now = self.timeline.now();
+        let Self { streams, tasks, timeline, threads, per_thread, .. } = self;
+        per_thread.retain(|(thread, _), handle| {
+            let Ok(stream) = streams.get(*handle) else { return false };
+            let last: Vec<_> = stream.waits.iter().chain(&stream.tail).copied().collect();
+            let is_idle = stream.member.is_none()
+                && !last.iter().any(|task| tasks.contains_key(task))
+                && timeline.last_end(&last) <= now;
+            let keep = threads.contains_key(thread) || !is_idle;
+            if !keep {
+                drop(streams.remove(*handle));
+            }
+            keep
+        });
+    }
+
     /// Whether this is a per-thread default stream.
     pub(crate) fn is_per_thread(&self, stream: CUstream) -> bool {
         self.per_thread.values().any(|own| *own == stream)
@@ -140,6 +160,22 @@ impl State {
         let submitted = self.timeline.now();
         self.tasks.insert(id, Task { device, dependencies, submitted, work });
         Ok(id)
+    }
+
+    /// Makes the next task of a stream wait for another task. That may be complete, and still end
+    /// later on the timeline than the tasks of the stream.
+    pub(crate) fn wait_for(&mut self, stream: CUstream, task: TaskId) -> Call {
+        let Self { streams, tasks, timeline, .. } = self;
+        let waits = &mut streams.get_mut(stream)?.waits;
+        if !waits.contains(&task) {
+            waits.push(task);
+        }
+        // A stream without own work would otherwise collect them without end.
+        let is_complete = |task: &TaskId| !tasks.contains_key(task);
+        let complete = waits.iter().copied().filter(is_complete);
+        let last = complete.max_by_key(|task| timeline.last_end(&[*task]));
+        waits.retain(|task| !is_complete(task) || Some(*task) == last);
+        Ok(())
     }
 
     /// The dependencies of the next task of `stream` that the rules of the legacy stream add.
@@ -181,5 +217,37 @@ impl State {
     /// The newest incomplete task of some tasks.
     pub(crate) fn newest_pending(&self, tasks: &[TaskId]) -> Option<TaskId> {
         tasks.iter().filter(|task| self.tasks.contains_key(task)).max().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn a_stream_that_only_waits_keeps_the_last_of_its_complete_waits() {
+        let mut state = State::new(Config::default());
+        state.create_context(0);
+        let [working, waiting] = [(); 2].map(|()| {
+            let stream = state.handle();
+            state.streams.insert(stream, Stream::new(0, CU_STREAM_NON_BLOCKING, 0));
+            stream
+        });
+        let mut last = None;
+        for _ in 0..3000 {
+            let task = state.enqueue(working, Work::Stamp(CUevent::NULL)).ok();
+            let task = task.expect("the stream exists");
+            assert!(state.wait_for(waiting, task).is_ok());
+            assert!(state.complete(vec![task]).is_ok());
+            last = Some(task);
+        }
+        assert!(state.streams.get(waiting).is_ok_and(|stream| stream.waits.len() <= 2));
+        let awaited = state.awaited(waiting).unwrap_or_default();
+        assert_eq!(awaited.iter().max().copied(), last);
+        let end = state.timeline.last_end(&awaited);
+        assert!(
+            end > Time::ZERO && end == state.timeline.last_end(&last.map_or(vec![], |it| vec![it]))
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! State of a host thread: its context stack and its capture mode.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use retrograph_driver_sys::{CUcontext, CUresult, CUstreamCaptureMode};
 
@@ -12,12 +13,17 @@ pub(crate) struct Thread {
     /// The context stack, the current one last. Null contexts may be pushed.
     pub(crate) contexts: Vec<CUcontext>,
     pub(crate) capture_mode: CUstreamCaptureMode,
+    /// Dangles once the thread has ended.
+    life: Weak<()>,
 }
+
+/// The number of threads below which none is forgotten.
+pub(super) const MIN_THREADS: usize = 64;
 
 impl Default for Thread {
     fn default() -> Self {
         let capture_mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
-        Self { contexts: Vec::new(), capture_mode }
+        Self { contexts: Vec::new(), capture_mode, life: life_of_this_thread() }
     }
 }
 
@@ -28,7 +34,31 @@ pub(crate) fn this_thread() -> u64 {
     THIS.with(|number| *number)
 }
 
+/// A value that lives as long as the calling thread. It dangles already in calls from a destructor
+/// of a thread that runs after the destructor of this value.
+fn life_of_this_thread() -> Weak<()> {
+    thread_local!(static LIFE: Arc<()> = Arc::new(()));
+    LIFE.try_with(Arc::downgrade).unwrap_or_default()
+}
+
 impl State {
+    /// Registers the calling thread. Forgets threads that have ended whenever the number of known
+    /// threads has doubled, so that programs that start many threads do not grow.
+    pub(crate) fn enter_thread(&mut self) {
+        if self.threads.contains_key(&this_thread()) {
+            return;
+        }
+        self.thread();
+        if self.threads.len() < self.max_threads {
+            return;
+        }
+        self.threads.retain(|_, thread| thread.life.strong_count() > 0);
+        let Self { threads, timeline, .. } = self;
+        timeline.retain_threads(|thread| threads.contains_key(&thread));
+        self.forget_per_thread_streams();
+        self.max_threads = (2 * self.threads.len()).max(MIN_THREADS);
+    }
+
     /// The calling thread.
     pub(crate) fn thread(&mut self) -> &mut Thread {
         self.threads.entry(this_thread()).or_default()
@@ -80,5 +110,46 @@ impl State {
     /// `device`. Fails with the sticky code if its context is lost.
     pub(crate) fn live_device(&self, device: usize) -> Result<usize, Refusal> {
         self.check_alive(device).map(|()| device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use retrograph_driver_sys::CUstream;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn threads_that_have_ended_are_forgotten_with_their_streams() {
+        let state = Mutex::new(State::new(Config::default()));
+        let lock = || state.lock().expect("no thread panicked");
+        lock().initialized = true;
+        let context = lock().create_context(0);
+        let streams = lock().streams.len();
+        let call = || {
+            let mut state = lock();
+            state.enter_thread();
+            state.thread().contexts.push(context);
+            state.timeline.now();
+            assert!(state.resolve(CUstream::PER_THREAD).is_ok());
+        };
+        call();
+        for _ in 0..1000 {
+            std::thread::scope(|scope| scope.spawn(call).join()).expect("it does not panic");
+        }
+        let mut state = lock();
+        assert!(state.threads.len() <= MIN_THREADS, "{}", state.threads.len());
+        assert!(state.per_thread.len() <= MIN_THREADS, "{}", state.per_thread.len());
+        assert_eq!(state.streams.len(), streams + state.per_thread.len());
+        let mut threads = 0;
+        state.timeline.retain_threads(|_| {
+            threads += 1;
+            true
+        });
+        assert!(threads <= MIN_THREADS, "{threads}");
+        assert_eq!(state.current_context(), context, "this thread has not ended");
     }
 }

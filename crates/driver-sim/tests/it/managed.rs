@@ -403,3 +403,24 @@ fn a_refused_batch_of_prefetches_has_no_effect() {
     assert_eq!(batch(1), SUCCESS);
     assert_eq!(attribute(&machine, last, words, 4), 0);
 }
+
+#[test]
+fn queued_work_that_uses_a_managed_variable_runs_before_its_library_is_unloaded() {
+    let machine = Machine::new();
+    let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
+    let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
+    let code = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(code, SUCCESS);
+    let (mut address, mut bytes) = (0, 0);
+    let name = c"counter".as_ptr();
+    let code = cu!(machine, cuLibraryGetManaged(&mut address, &mut bytes, library, name));
+    assert_eq!(code, SUCCESS);
+    let stream = machine.stream();
+    assert_eq!(machine.append(address, 1, stream), SUCCESS, "the library has no module yet");
+    assert_eq!(cu!(machine, cuLibraryUnload(library)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Fault), [""; 0]);
+}

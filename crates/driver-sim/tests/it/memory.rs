@@ -128,3 +128,21 @@ fn pinned_memory_is_freed_after_its_copies() {
     assert_eq!(machine.peek(word), 7, "the copy ran before the memory went");
     assert_eq!(machine.simulator.live().pinned, 0);
 }
+
+#[test]
+fn an_attribute_that_a_program_set_ends_with_its_allocation() {
+    let machine = Machine::trusting();
+    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+    // An allocator of the host often gives the same address again.
+    for _ in 0..10 {
+        let (mut host, mut is_set) = (std::ptr::null_mut(), 7u32);
+        assert_eq!(cu!(machine, cuMemAllocHost_v2(&mut host, 1 << 20)), SUCCESS);
+        let (address, place) = (host as u64, (&raw mut is_set).cast());
+        assert_eq!(cu!(machine, cuPointerGetAttribute(place, attribute, address)), SUCCESS);
+        assert_eq!(is_set, 0);
+        is_set = 1;
+        let place = (&raw const is_set).cast();
+        assert_eq!(cu!(machine, cuPointerSetAttribute(place, attribute, address)), SUCCESS);
+        assert_eq!(cu!(machine, cuMemFreeHost(host)), SUCCESS);
+    }
+}

@@ -50,8 +50,10 @@ fn named(context: CUcontext) -> Result<(&'static Machine, CUcontext), CUresult> 
         unsafe { (machine.simulator.table().cuCtxGetCurrent)(&mut named) }.ok()?;
     }
     match machine.simulator.has_context(named) {
-        true => Ok((machine, named)),
-        false => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        Some(true) => Ok((machine, named)),
+        Some(false) => Err(CUresult::CUDA_ERROR_INVALID_CONTEXT),
+        // A host function may not call the driver.
+        None => Err(CUresult::CUDA_ERROR_NOT_PERMITTED),
     }
 }
 
@@ -100,7 +102,10 @@ unsafe extern "C" fn get(
 pub(crate) fn destroyed(machine: &Machine) {
     let mut storage = machine.storage.lock();
     let handle = |address: usize| CUcontext(std::ptr::without_provenance_mut(address));
-    let is_gone = |&(context, _): &(usize, usize)| !machine.simulator.has_context(handle(context));
+    // A call inside a host function destroys nothing.
+    let is_gone = |&(context, _): &(usize, usize)| {
+        machine.simulator.has_context(handle(context)) == Some(false)
+    };
     let gone: Vec<_> = storage.keys().copied().filter(is_gone).collect();
     let gone: Vec<_> =
         gone.into_iter().filter_map(|at| storage.remove(&at).map(|value| (at, value))).collect();

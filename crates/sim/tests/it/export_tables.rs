@@ -167,6 +167,36 @@ fn storage() {
 }
 
 #[test]
+fn a_host_function_ends_no_values() {
+    let said = process("host_function", None);
+    assert!(said.contains("host function"), "{said}");
+}
+
+/// Resets the primary context, which a host function may not do.
+unsafe extern "C" fn reset(code: *mut c_void) {
+    // SAFETY: the test passes a code that lives until the function has run.
+    unsafe { *code.cast::<CUresult>() = sys::cuDevicePrimaryCtxReset_v2(0) };
+}
+
+#[test]
+#[ignore = "a process of its own, started by a test of this file"]
+fn host_function() {
+    let put = slot!(Table::find(STORAGE).unwrap(), 0, Put);
+    let context = std::mem::ManuallyDrop::new(CudaContext::new(0).expect("a context"));
+    let (key, mut code) = (std::ptr::without_provenance_mut(0x10), CUresult::CUDA_SUCCESS);
+    // SAFETY: all pointers are valid during their calls; keys and values are only numbers.
+    unsafe {
+        assert_eq!(put(context.cu_ctx(), key, key, Some(note)), CUresult::CUDA_SUCCESS);
+        let launched =
+            sys::cuLaunchHostFunc(std::ptr::null_mut(), Some(reset), (&raw mut code).cast());
+        assert_eq!(launched, CUresult::CUDA_SUCCESS);
+        let _ = sys::cuCtxSynchronize();
+    }
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_PERMITTED);
+    assert_eq!(*NOTED.lock().unwrap(), [[0; 3]; 0], "the context exists");
+}
+
+#[test]
 fn the_tables_answer_the_checks_of_the_runtime() {
     process("checks", Some(&"5c".repeat(16)));
 }
