@@ -34,7 +34,7 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 const MAX_PITCH: usize = i32::MAX as usize;
 
 /// Refuses copies whose rows or slices overlap. An array determines its own pitch and height.
-fn check(given: &CUDA_MEMCPY3D) -> Call {
+pub(super) fn check(given: &CUDA_MEMCPY3D) -> Call {
     let ends = [
         (given.srcMemoryType, Strides::of_source(given), [given.srcXInBytes, given.srcY]),
         (given.dstMemoryType, Strides::of_target(given), [given.dstXInBytes, given.dstY]),

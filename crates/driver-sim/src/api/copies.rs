@@ -6,6 +6,7 @@
 //! pageable memory is complete when the call returns.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::time::Instant;
 
 use retrograph_driver_sys::*;
@@ -13,7 +14,7 @@ use retrograph_driver_sys::*;
 use crate::argument::{Call, In, Out};
 use crate::state::{Route, State, memory_refusal};
 use crate::timeline::transfer_duration;
-use crate::work::{Copy, Operation, Work};
+use crate::work::{Operation, PeerCopy, Work};
 
 pub(super) const LEGACY: CUstream = CUstream::NULL;
 
@@ -64,7 +65,9 @@ impl State {
     fn queue_copy(&mut self, given: &CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
         let (copy, is_pageable_target) = self.immediate_copy(given)?;
         if is_pageable_target {
-            return self.copy_to_pageable(&copy, stream);
+            let memory = &self.devices[self.streams.get(stream)?.device].memory;
+            let (source, target) = (Arc::clone(memory), Arc::clone(memory));
+            return self.copy_to_pageable(&PeerCopy { copy, source, target }, stream);
         }
         let work = Work::Operation(Operation::Copy(copy));
         match wait {
@@ -74,14 +77,13 @@ impl State {
     }
 
     /// Copies into pageable memory, through pinned staging memory, before the call returns.
-    fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
-        let device = self.streams.get(stream)?.device;
+    pub(super) fn copy_to_pageable(&mut self, peer: &PeerCopy, stream: CUstream) -> Call {
         let awaited = self.awaited(stream)?;
         self.complete(awaited)?;
         let started = Instant::now();
-        let result = copy.run(&self.devices[device].memory);
+        let result = peer.run();
         self.timeline.exclude(started.elapsed());
-        let end = self.timeline.now() + transfer_duration(copy.bytes());
+        let end = self.timeline.now() + transfer_duration(peer.copy.bytes());
         self.timeline.wait_until(end);
         result.map_err(|error| memory_refusal(&error))
     }

@@ -65,7 +65,7 @@ impl State {
     }
 
     /// The current device, even if lost. Calls that name a context also work without a current one.
-    fn usable_device(&mut self) -> Result<usize, Refusal> {
+    pub(super) fn usable_device(&mut self) -> Result<usize, Refusal> {
         match self.current_even_lost() {
             Err(refusal) if refusal.code == CUresult::CUDA_ERROR_INVALID_CONTEXT => {
                 let known = self.devices.iter().position(|device| device.context.is_some());
@@ -78,6 +78,11 @@ impl State {
     /// The source or destination in device or pinned memory; `None` for pageable memory.
     fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
         let device = self.usable_device()?;
+        self.end_on(device, given)
+    }
+
+    /// The same for a copy whose source or destination names its context.
+    fn end_on(&mut self, device: usize, given: CopyEnd) -> Result<Option<End>, Refusal> {
         match given.kind {
             // Even if the device has access to it.
             CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
@@ -156,8 +161,19 @@ impl State {
         &mut self,
         given: &CUDA_MEMCPY3D,
     ) -> Result<(Copy, bool), Refusal> {
+        let device = self.usable_device()?;
+        self.immediate_copy_between(given, device, device)
+    }
+
+    /// The same from a source on one device to a destination on another one.
+    pub(super) fn immediate_copy_between(
+        &mut self,
+        given: &CUDA_MEMCPY3D,
+        source_device: usize,
+        target_device: usize,
+    ) -> Result<(Copy, bool), Refusal> {
         let (source, target) = self.ends(given)?;
-        let source = match self.end(source)? {
+        let source = match self.end_on(source_device, source)? {
             Some(end) => end,
             None => {
                 // SAFETY: the caller guarantees that the source of the copy is valid for its bytes.
@@ -165,7 +181,7 @@ impl State {
                 End::Snapshot(host.bytes(source.bytes)?.into())
             }
         };
-        let known = self.end(target)?;
+        let known = self.end_on(target_device, target)?;
         let is_pageable = known.is_none();
         let target = known.unwrap_or(End::Host(target.host.expose_provenance()));
         Ok((Copy { given: Box::new(*given), source, target }, is_pageable))

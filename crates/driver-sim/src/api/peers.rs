@@ -3,12 +3,16 @@
 //! Every simulated device can access every other one. Access is enabled per context, but the device
 //! then has access from all of its contexts.
 
+use std::sync::Arc;
+
 use retrograph_driver_sys::*;
 
-use crate::argument::{Call, Out};
+use super::boxes::check;
+use super::copies::{LEGACY, Wait};
+use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
-use crate::work::{PeerCopy, PeerEnd, Work};
+use crate::work::{PeerCopy, Work};
 
 /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
 const BEST_RANK: i32 = 0;
@@ -101,17 +105,9 @@ impl State {
         bytes: usize,
     ) -> Call {
         self.current()?;
-        let ends = [(target, target_context), (source, source_context)];
-        let copy = self.peer_copy(ends, bytes)?;
-        // The copy is ordered with all work of both contexts.
-        for (_, context) in ends {
-            let device = self.context_of_copy(context)?;
-            self.complete_device(device)?;
-        }
-        match self.route(super::copies::LEGACY)? {
-            Route::Queue(stream) => self.run_now(stream, Work::PeerCopy(copy)),
-            Route::Capture(..) => Err(self.captured_peer_copy()),
-        }
+        let given = linear([target, source], [target_context, source_context], bytes);
+        let ends = self.linear_ends(&given)?;
+        self.run_peer_copy(&given, ends)
     }
 
     pub(crate) fn cuMemcpyPeerAsync(
@@ -123,35 +119,154 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
-        let ends = [(target, target_context), (source, source_context)];
-        let copy = self.peer_copy(ends, bytes)?;
-        match self.route(stream)? {
-            Route::Queue(stream) => self.enqueue(stream, Work::PeerCopy(copy)).map(|_| ()),
-            Route::Capture(..) => Err(self.captured_peer_copy()),
-        }
+        let given = linear([target, source], [target_context, source_context], bytes);
+        let ends = self.linear_ends(&given)?;
+        self.submit_peer_copy(&given, ends, stream, Wait::AsDocumented)
     }
 
-    fn captured_peer_copy(&mut self) -> Refusal {
-        self.unsupported("captured copies between devices")
+    pub(crate) fn cuMemcpy3DPeer(&mut self, given: In<CUDA_MEMCPY3D_PEER>) -> Call {
+        self.current()?;
+        let given = given.get()?;
+        let ends = self.box_ends(&given)?;
+        self.run_peer_copy(&given, ends)
     }
 
-    /// A copy between two contexts. Source and destination must each be in one allocation of the
-    /// context's device.
-    fn peer_copy(
+    pub(crate) fn cuMemcpy3DPeerAsync(
         &mut self,
-        [target, source]: [(CUdeviceptr, CUcontext); 2],
-        bytes: usize,
-    ) -> Result<PeerCopy, Refusal> {
-        let mut end = |(address, context)| {
+        given: In<CUDA_MEMCPY3D_PEER>,
+        stream: CUstream,
+    ) -> Call {
+        let given = given.get()?;
+        let ends = self.box_ends(&given)?;
+        self.submit_peer_copy(&given, ends, stream, Wait::AsDocumented)
+    }
+
+    /// The devices of a linear copy. Source and destination must each be in one allocation of the
+    /// context's device.
+    fn linear_ends(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<Ends, Refusal> {
+        let bytes = given.WidthInBytes;
+        let mut end = |address, context| {
             let device = self.context_of_copy(context)?;
-            let memory = self.devices[device].memory.clone();
-            let fits = memory.allocation_of(address);
+            let fits = self.devices[device].memory.allocation_of(address);
             let fits = fits.is_some_and(|(base, len)| bytes as u64 <= len - (address - base));
             match bytes == 0 || fits {
-                true => Ok(PeerEnd { memory, address }),
+                true => Ok(device),
                 false => Err(invalid(Rule::PeerCopyExtent)),
             }
         };
-        Ok(PeerCopy { target: end(target)?, source: end(source)?, bytes })
+        let target = end(given.dstDevice, given.dstContext)?;
+        Ok(Ends { source: end(given.srcDevice, given.srcContext)?, target })
+    }
+
+    /// The devices of a 3D copy.
+    fn box_ends(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<Ends, Refusal> {
+        let mut end = |kind, context: CUcontext, array: CUarray| match kind {
+            CUmemorytype::CU_MEMORYTYPE_ARRAY if array.is_null() => Err(invalid(Rule::CopyNoArray)),
+            // An array belongs to a context.
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => Ok(self.array(array)?.device),
+            CUmemorytype::CU_MEMORYTYPE_HOST if context.is_null() => self.usable_device(),
+            _ => self.context_of_copy(context),
+        };
+        let target = end(given.dstMemoryType, given.dstContext, given.dstArray)?;
+        let source = end(given.srcMemoryType, given.srcContext, given.srcArray)?;
+        if !is_empty(given) {
+            check(&without_contexts(given))?;
+        }
+        Ok(Ends { source, target })
+    }
+
+    /// Runs a copy that is ordered with all work of both contexts.
+    fn run_peer_copy(&mut self, given: &CUDA_MEMCPY3D_PEER, ends: Ends) -> Call {
+        for device in [ends.target, ends.source] {
+            self.complete_device(device)?;
+        }
+        self.submit_peer_copy(given, ends, LEGACY, Wait::Complete)
+    }
+
+    fn submit_peer_copy(
+        &mut self,
+        given: &CUDA_MEMCPY3D_PEER,
+        ends: Ends,
+        stream: CUstream,
+        wait: Wait,
+    ) -> Call {
+        let Route::Queue(stream) = self.route(stream)? else {
+            return Err(self.unsupported("captured copies between devices"));
+        };
+        if is_empty(given) {
+            return Ok(());
+        }
+        let given = without_contexts(given);
+        let (copy, is_pageable_target) =
+            self.immediate_copy_between(&given, ends.source, ends.target)?;
+        let [source, target] =
+            [ends.source, ends.target].map(|device| Arc::clone(&self.devices[device].memory));
+        let peer = PeerCopy { copy, source, target };
+        match wait {
+            _ if is_pageable_target => self.copy_to_pageable(&peer, stream),
+            Wait::Complete => self.run_now(stream, Work::PeerCopy(peer)),
+            Wait::AsDocumented => self.enqueue(stream, Work::PeerCopy(peer)).map(|_| ()),
+        }
+    }
+}
+
+/// The indices of the contexts of source and destination among the devices.
+#[derive(Clone, Copy)]
+struct Ends {
+    source: usize,
+    target: usize,
+}
+
+/// A linear copy. The target comes first, as in the arguments of the calls.
+fn linear(
+    [dstDevice, srcDevice]: [CUdeviceptr; 2],
+    [dstContext, srcContext]: [CUcontext; 2],
+    bytes: usize,
+) -> CUDA_MEMCPY3D_PEER {
+    CUDA_MEMCPY3D_PEER {
+        // The memory may be pinned host memory.
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        srcDevice,
+        srcContext,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+        dstDevice,
+        dstContext,
+        WidthInBytes: bytes,
+        Height: 1,
+        Depth: 1,
+        ..Default::default()
+    }
+}
+
+fn is_empty(given: &CUDA_MEMCPY3D_PEER) -> bool {
+    [given.WidthInBytes, given.Height, given.Depth].contains(&0)
+}
+
+fn without_contexts(given: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: given.srcXInBytes,
+        srcY: given.srcY,
+        srcZ: given.srcZ,
+        srcLOD: given.srcLOD,
+        srcMemoryType: given.srcMemoryType,
+        srcHost: given.srcHost,
+        srcDevice: given.srcDevice,
+        srcArray: given.srcArray,
+        srcPitch: given.srcPitch,
+        srcHeight: given.srcHeight,
+        dstXInBytes: given.dstXInBytes,
+        dstY: given.dstY,
+        dstZ: given.dstZ,
+        dstLOD: given.dstLOD,
+        dstMemoryType: given.dstMemoryType,
+        dstHost: given.dstHost,
+        dstDevice: given.dstDevice,
+        dstArray: given.dstArray,
+        dstPitch: given.dstPitch,
+        dstHeight: given.dstHeight,
+        WidthInBytes: given.WidthInBytes,
+        Height: given.Height,
+        Depth: given.Depth,
+        ..Default::default()
     }
 }

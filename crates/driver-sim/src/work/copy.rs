@@ -156,25 +156,36 @@ impl Copy {
 
     /// Moves the bytes.
     pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
-        self.rows().try_for_each(|row| self.run_row(memory, row))
+        self.run_between(memory, memory)
     }
 
-    fn run_row(&self, memory: &Memory, Row { from, to, bytes }: Row) -> Result<(), MemoryError> {
+    /// Moves the bytes from a source in one memory to a destination in another one.
+    pub(super) fn run_between(&self, from: &Memory, to: &Memory) -> Result<(), MemoryError> {
+        self.rows().try_for_each(|row| self.run_row([from, to], row))
+    }
+
+    fn run_row(
+        &self,
+        [of_source, of_target]: [&Memory; 2],
+        Row { from, to, bytes }: Row,
+    ) -> Result<(), MemoryError> {
         let ends = (self.source.device_address(), self.target.device_address());
-        if let (Some(source), Some(target)) = ends {
-            return memory.copy(target + to as u64, source + from as u64, bytes as u64);
+        if let ((Some(source), Some(target)), true) = (ends, std::ptr::eq(of_source, of_target)) {
+            return of_source.copy(target + to as u64, source + from as u64, bytes as u64);
         }
         let row = match &self.source {
             End::Device(source) | End::Array(source, _) => {
                 let mut row = vec![0; bytes];
-                memory.read(source + from as u64, &mut row)?;
+                of_source.read(source + from as u64, &mut row)?;
                 row
             }
             End::Host(source) | End::Pageable(source) => read_host(source + from, bytes),
             End::Snapshot(source) => source[from..from + bytes].to_vec(),
         };
         match &self.target {
-            End::Device(target) | End::Array(target, _) => memory.write(target + to as u64, &row),
+            End::Device(target) | End::Array(target, _) => {
+                of_target.write(target + to as u64, &row)
+            }
             End::Host(target) | End::Pageable(target) => {
                 write_host(target + to, &row);
                 Ok(())

@@ -19,7 +19,7 @@ pub(crate) use exec::{Exec, Plan, PlanConditional, PlanNode, PlanWork};
 pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
-pub(crate) use peer_copy::{PeerCopy, PeerEnd};
+pub(crate) use peer_copy::PeerCopy;
 pub(crate) use run::{Failure, Progress};
 
 use std::sync::Arc;

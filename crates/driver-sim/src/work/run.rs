@@ -165,8 +165,9 @@ impl State {
                     self.run_graph(device, graph.insert(rest), id)
                 }
             },
-            Work::PeerCopy(copy) => match copy.run() {
-                Ok(()) => Ok(Progress::Ended(transfer_duration(copy.bytes as u64))),
+            Work::PeerCopy(peer) if !self.pinned_ends_live(&peer.copy) => Err(pinned_freed()),
+            Work::PeerCopy(peer) => match peer.run() {
+                Ok(()) => Ok(Progress::Ended(transfer_duration(peer.copy.bytes()))),
                 Err(error) => Err(failed_copy(&error)),
             },
             Work::Free(address) => {

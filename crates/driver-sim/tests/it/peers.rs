@@ -130,6 +130,154 @@ fn a_copy_beyond_an_allocation_or_without_a_context_is_refused() {
     assert_eq!(cu!(machine, cuMemcpyPeer(there, CUcontext::NULL, here, own, 4)), none);
 }
 
+const DEVICE: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+const HOST: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_HOST;
+const ARRAY: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_ARRAY;
+
+/// A box of 2 slices of 2 rows of 2 words, from the position (1, 1, 0) in words of 4 x 3 x 2 words
+/// at `source` to 2 x 2 x 2 words at `target`.
+fn box_of(source: [u64; 2], target: [u64; 2]) -> CUDA_MEMCPY3D_PEER {
+    let context = |address: u64| CUcontext(std::ptr::with_exposed_provenance_mut(address as usize));
+    CUDA_MEMCPY3D_PEER {
+        srcMemoryType: DEVICE,
+        srcDevice: source[0],
+        srcContext: context(source[1]),
+        srcXInBytes: 4,
+        srcY: 1,
+        srcPitch: 16,
+        srcHeight: 3,
+        dstMemoryType: DEVICE,
+        dstDevice: target[0],
+        dstContext: context(target[1]),
+        dstPitch: 8,
+        dstHeight: 2,
+        WidthInBytes: 8,
+        Height: 2,
+        Depth: 2,
+        ..Default::default()
+    }
+}
+
+fn number(context: CUcontext) -> u64 {
+    context.0.expose_provenance() as u64
+}
+
+fn words_at(machine: &Machine, context: CUcontext, address: u64, count: u64) -> Vec<u32> {
+    within(machine, context, || (0..count).map(|at| machine.peek(address + 4 * at)).collect())
+}
+
+#[test]
+fn boxes_are_copied_between_devices() {
+    let (machine, other) = two();
+    let numbers: Vec<u32> = (0..24).collect();
+    let (here, own) = (machine.words(&numbers), machine.context);
+    let [there, later] = [(); 2].map(|()| within(&machine, other, || machine.words(&[0; 8])));
+    let expected = [5, 6, 9, 10, 17, 18, 21, 22];
+    let given = box_of([here, number(own)], [there, number(other)]);
+    assert_eq!(cu!(machine, cuMemcpy3DPeer(&given)), SUCCESS);
+    assert_eq!(words_at(&machine, other, there, 8), expected);
+
+    // An asynchronous copy is ordered only with its stream.
+    let (stream, given) = (machine.stream(), CUDA_MEMCPY3D_PEER { dstDevice: later, ..given });
+    assert_eq!(machine.append(here + 4 * 5, 1, stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), SUCCESS);
+    assert_eq!(words_at(&machine, other, later, 1), [0], "the copy is queued");
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(words_at(&machine, other, later, 8), [&[0x51], &expected[1..]].concat());
+}
+
+#[test]
+fn boxes_are_copied_between_arrays_and_host_memory_of_several_devices() {
+    let (machine, other) = two();
+    let descriptor = CUDA_ARRAY_DESCRIPTOR {
+        Width: 4,
+        Height: 2,
+        Format: CUarray_format::CU_AD_FORMAT_UNSIGNED_INT32,
+        NumChannels: 1,
+    };
+    let array = || {
+        let mut array = CUarray::NULL;
+        assert_eq!(cu!(machine, cuArrayCreate_v2(&mut array, &descriptor)), SUCCESS);
+        array
+    };
+    let (mut words, mut read) = ([1u32, 2, 3, 4, 5, 6, 7, 8], [0u32; 8]);
+    let [near, far] = [array(), within(&machine, other, array)];
+    let flat = CUDA_MEMCPY3D_PEER {
+        srcPitch: 16,
+        dstPitch: 16,
+        WidthInBytes: 16,
+        Height: 2,
+        Depth: 1,
+        ..Default::default()
+    };
+    let own = machine.context;
+    let hosts = [
+        CUDA_MEMCPY3D_PEER {
+            srcMemoryType: HOST,
+            srcHost: words.as_ptr().cast(),
+            dstMemoryType: ARRAY,
+            dstArray: near,
+            ..flat
+        },
+        CUDA_MEMCPY3D_PEER {
+            srcMemoryType: ARRAY,
+            srcArray: near,
+            dstMemoryType: ARRAY,
+            dstArray: far,
+            ..flat
+        },
+        CUDA_MEMCPY3D_PEER {
+            srcMemoryType: ARRAY,
+            srcArray: far,
+            dstMemoryType: HOST,
+            dstHost: read.as_mut_ptr().cast(),
+            dstContext: own,
+            ..flat
+        },
+    ];
+    for given in &hosts {
+        assert_eq!(cu!(machine, cuMemcpy3DPeer(given)), SUCCESS);
+    }
+    assert_eq!(read, words);
+    words[0] = 9;
+    let stream = machine.stream();
+    for given in &hosts {
+        assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(given, stream)), SUCCESS);
+    }
+    assert_eq!(read, words, "a copy to pageable memory is complete when its call returns");
+}
+
+#[test]
+fn a_box_beyond_an_allocation_without_a_context_or_in_a_capture_is_refused() {
+    let (machine, other) = two();
+    let (here, own) = (machine.words(&[0; 24]), machine.context);
+    let there = within(&machine, other, || machine.words(&[0; 8]));
+    let given = box_of([here, number(own)], [there, number(other)]);
+    let with = |change: &dyn Fn(&mut CUDA_MEMCPY3D_PEER)| {
+        let mut given = given;
+        change(&mut given);
+        cu!(machine, cuMemcpy3DPeer(&given))
+    };
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(with(&|_| {}), SUCCESS);
+    assert_eq!(with(&|it| it.Height = 0), SUCCESS, "nothing to copy");
+    assert_eq!(with(&|it| it.srcZ = 1), invalid);
+    assert_eq!(with(&|it| it.srcXInBytes = usize::MAX), invalid);
+    assert_eq!(with(&|it| it.dstPitch = 4), invalid);
+    assert_eq!(with(&|it| it.dstHeight = 1), invalid);
+    assert_eq!(with(&|it| it.dstContext = own), invalid, "memory of another device");
+    assert_eq!(with(&|it| it.srcMemoryType = ARRAY), invalid, "no array");
+    let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
+    assert_eq!(with(&|it| it.srcContext = CUcontext::NULL), none);
+    assert_eq!(cu!(machine, cuMemcpy3DPeer(std::ptr::null())), invalid);
+
+    let stream = machine.stream();
+    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
+    let unsupported = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), unsupported);
+}
+
 /// Free bytes of the device of the current context.
 fn free_bytes(machine: &Machine) -> usize {
     let (mut free, mut total) = (0, 0);
