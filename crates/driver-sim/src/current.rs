@@ -11,6 +11,30 @@ use crate::world;
 thread_local! {
     /// The slot of the simulator that this thread last called.
     static LAST: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Whether the default stream of the calls of this thread is its own.
+    static PER_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a null stream is the per-thread default stream in this call.
+pub(crate) fn is_default_per_thread() -> bool {
+    PER_THREAD.get()
+}
+
+/// Makes calls as programs do that are compiled for per-thread default streams: a null stream, and
+/// the stream of functions without a stream argument, is the default stream of the calling thread.
+///
+/// The library `libcuda.so.1` of `retrograph-sim` has the functions with the suffixes `_ptsz` and
+/// `_ptds`, which do this.
+pub fn with_per_thread_default_stream<T>(calls: impl FnOnce() -> T) -> T {
+    /// Restores the former meaning, also after a panic.
+    struct Former(bool);
+    impl Drop for Former {
+        fn drop(&mut self) {
+            PER_THREAD.set(self.0);
+        }
+    }
+    let _former = Former(PER_THREAD.replace(true));
+    calls()
 }
 
 /// Records a call into the world of `slot`.

@@ -84,7 +84,7 @@ mod world;
 
 pub use attested::counts as attested_counts;
 pub use config::{Config, Order, SimError};
-pub use current::{CurrentDevice, current_device};
+pub use current::{CurrentDevice, current_device, with_per_thread_default_stream};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::LiveObjects;
 pub use refusal::Refused;

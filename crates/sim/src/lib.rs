@@ -17,6 +17,7 @@ mod absent;
 mod earlier;
 mod export_tables;
 mod exports;
+mod per_thread;
 mod profiler;
 #[cfg(libcuda)]
 mod program;

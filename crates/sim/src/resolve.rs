@@ -12,7 +12,7 @@ use retrograph_driver_sys::{
 };
 
 use crate::export_tables::{self, text_of};
-use crate::{absent, earlier, exports, machine, profiler};
+use crate::{absent, earlier, exports, machine, per_thread, profiler};
 
 const PER_THREAD: u64 = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 const KNOWN_FLAGS: u64 = PER_THREAD | CU_GET_PROC_ADDRESS_LEGACY_STREAM;
@@ -34,9 +34,9 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     let meant = unsafe { means(symbol, version) }.filter(|_| flags & !KNOWN_FLAGS == 0);
     let (mut flags, mut missing) = (flags, meant.and_then(stub));
     if let (Some(name), true) = (meant, flags & PER_THREAD != 0) {
-        // The version for the per-thread default stream if there is one, else the only version.
-        missing =
-            ["_ptsz", "_ptds"].iter().find_map(|end| absent::address(&format!("{name}{end}")));
+        // The function for the per-thread default stream if there is one, else the only one.
+        let absent = || absent::address(&format!("{name}_ptsz"));
+        missing = per_thread::address(name).or_else(absent).or(missing);
         flags &= !PER_THREAD;
     }
     if let (Some(missing), false) = (missing, address.is_null()) {

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use retrograph_driver_sys::*;
 
 use super::array_forms::is_possible;
-use super::copies::{LEGACY, Wait};
+use super::copies::Wait;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{Array, State, element_bytes, memory_refusal};
@@ -167,7 +167,8 @@ impl State {
     ) -> Call {
         let row = RowOf(dst, offset);
         let given = row.as_target(CUDA_MEMCPY3D::host_to_device(0, src.address(), bytes));
-        self.submit_copy(given, LEGACY, Wait::Complete)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyAtoH_v2(
@@ -179,7 +180,8 @@ impl State {
     ) -> Call {
         let row = RowOf(src, offset);
         let given = row.as_source(CUDA_MEMCPY3D::device_to_host(dst.pointer(), 0, bytes));
-        self.submit_copy(given, LEGACY, Wait::Complete)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyDtoA_v2(
@@ -191,7 +193,8 @@ impl State {
     ) -> Call {
         let row = RowOf(dst, offset);
         let given = row.as_target(CUDA_MEMCPY3D::device_to_device(0, src, bytes));
-        self.submit_copy(given, LEGACY, Wait::AsDocumented)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAtoD_v2(
@@ -203,7 +206,8 @@ impl State {
     ) -> Call {
         let row = RowOf(src, offset);
         let given = row.as_source(CUDA_MEMCPY3D::device_to_device(dst, 0, bytes));
-        self.submit_copy(given, LEGACY, Wait::AsDocumented)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAtoA_v2(
@@ -217,7 +221,8 @@ impl State {
         let (target, source) = (RowOf(dst, dst_offset), RowOf(src, src_offset));
         let given = CUDA_MEMCPY3D::device_to_device(0, 0, bytes);
         let given = target.as_target(source.as_source(given));
-        self.submit_copy(given, LEGACY, Wait::AsDocumented)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyHtoAAsync_v2(

@@ -2,7 +2,7 @@
 
 use retrograph_driver_sys::*;
 
-use super::copies::{LEGACY, Wait};
+use super::copies::Wait;
 use crate::argument::{Call, In};
 use crate::refusal::{Rule, invalid};
 use crate::state::State;
@@ -64,7 +64,9 @@ impl State {
     }
 
     pub(crate) fn cuMemcpy2D_v2(&mut self, given: In<CUDA_MEMCPY2D>) -> Call {
-        self.submit_box(slice_of(&given.get()?), LEGACY, Wait::Complete)
+        let given = slice_of(&given.get()?);
+        let stream = self.default_stream()?;
+        self.submit_box(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpy2DUnaligned_v2(&mut self, given: In<CUDA_MEMCPY2D>) -> Call {
@@ -80,7 +82,9 @@ impl State {
     }
 
     pub(crate) fn cuMemcpy3D_v2(&mut self, given: In<CUDA_MEMCPY3D>) -> Call {
-        self.submit_box(given.get()?, LEGACY, Wait::Complete)
+        let given = given.get()?;
+        let stream = self.default_stream()?;
+        self.submit_box(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpy3DAsync_v2(

@@ -16,8 +16,6 @@ use crate::state::{Route, State, memory_refusal};
 use crate::timeline::transfer_duration;
 use crate::work::{Operation, PeerCopy, Work};
 
-pub(super) const LEGACY: CUstream = CUstream::NULL;
-
 /// How long a copy call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
@@ -98,7 +96,9 @@ impl State {
         // only the legacy stream and blocking streams are ordered after the copy.
         let pinned = self.pinned_at(src.address().addr(), bytes).is_some();
         let wait = if pinned { Wait::Complete } else { Wait::AsDocumented };
-        self.submit_copy(CUDA_MEMCPY3D::host_to_device(dst, src.address(), bytes), LEGACY, wait)
+        let given = CUDA_MEMCPY3D::host_to_device(dst, src.address(), bytes);
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, wait)
     }
 
     pub(crate) fn cuMemcpyDtoH_v2(
@@ -108,7 +108,8 @@ impl State {
         bytes: usize,
     ) -> Call {
         let given = CUDA_MEMCPY3D::device_to_host(dst.pointer(), src, bytes);
-        self.submit_copy(given, LEGACY, Wait::Complete)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyDtoD_v2(
@@ -118,7 +119,8 @@ impl State {
         bytes: usize,
     ) -> Call {
         let given = CUDA_MEMCPY3D::device_to_device(dst, src, bytes);
-        self.submit_copy(given, LEGACY, Wait::AsDocumented)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyHtoDAsync_v2(
@@ -156,7 +158,8 @@ impl State {
 
     pub(crate) fn cuMemcpy(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Call {
         let given = self.unified(dst, src, bytes);
-        self.submit_copy(given, LEGACY, Wait::AsDocumented)
+        let stream = self.default_stream()?;
+        self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpyAsync(

@@ -2,7 +2,6 @@
 
 use retrograph_driver_sys::*;
 
-use super::copies::LEGACY;
 use crate::argument::Call;
 use crate::refusal::{Rule, invalid};
 use crate::state::{Route, State};
@@ -67,7 +66,8 @@ macro_rules! fills {
         impl State {$(
             pub(crate) fn $run(&mut self, dst: CUdeviceptr, value: $value, count: usize) -> Call {
                 let fill = Fill::row(dst, $size, u32::from(value), count);
-                self.submit_fill(fill, LEGACY, true)
+                let stream = self.default_stream()?;
+                self.submit_fill(fill, stream, true)
             }
 
             pub(crate) fn $run_async(
@@ -90,7 +90,8 @@ macro_rules! fills {
                 height: usize,
             ) -> Call {
                 let rows = Rows { address: dst, pitch, width, height };
-                self.submit_rows(rows, $size, u32::from(value), LEGACY, true)
+                let stream = self.default_stream()?;
+                self.submit_rows(rows, $size, u32::from(value), stream, true)
             }
 
             pub(crate) fn $rows_async(

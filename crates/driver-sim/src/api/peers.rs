@@ -8,7 +8,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::*;
 
 use super::boxes::check;
-use super::copies::{LEGACY, Wait};
+use super::copies::Wait;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
@@ -180,7 +180,8 @@ impl State {
         for device in [ends.target, ends.source] {
             self.complete_device(device)?;
         }
-        self.submit_peer_copy(given, ends, LEGACY, Wait::Complete)
+        let stream = self.default_stream()?;
+        self.submit_peer_copy(given, ends, stream, Wait::Complete)
     }
 
     fn submit_peer_copy(

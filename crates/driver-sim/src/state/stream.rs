@@ -8,6 +8,7 @@ use retrograph_driver_sys::{
 use super::thread::this_thread;
 use super::{Device, State};
 use crate::argument::Call;
+use crate::current::is_default_per_thread;
 use crate::refusal::Refusal;
 use crate::timeline::Time;
 use crate::work::{Task, TaskId, Work};
@@ -86,22 +87,31 @@ pub(crate) struct Event {
 
 impl State {
     /// The stream of a handle. Null and `CU_STREAM_LEGACY` are the legacy stream of the current
-    /// context.
+    /// context, unless the call is made with per-thread default streams.
     pub(crate) fn resolve(&mut self, stream: CUstream) -> Result<CUstream, Refusal> {
+        let is_default = stream == CUstream::NULL && is_default_per_thread();
+        if is_default || stream == CUstream::PER_THREAD {
+            let device = self.current()?;
+            return Ok(self.per_thread(device));
+        }
         if stream.is_legacy() {
             let device = self.current()?;
             // Every context has a legacy stream.
             return Ok(self.devices[device].legacy.unwrap_or(CUstream::NULL));
-        }
-        if stream == CUstream::PER_THREAD {
-            let device = self.current()?;
-            return Ok(self.per_thread(device));
         }
         // A stream belongs to its context, whichever is current.
         match self.streams.get(stream) {
             Ok(found) => self.check_alive(found.device).map(|()| stream),
             Err(_) => Err(self.undefined("the stream does not exist or was destroyed")),
         }
+    }
+
+    /// The stream of a call without a stream argument. Such a call waits for its work, so that the
+    /// stream may not be captured.
+    pub(crate) fn default_stream(&mut self) -> Result<CUstream, Refusal> {
+        let stream = self.resolve(CUstream::NULL)?;
+        self.refuse_captured(stream)?;
+        Ok(stream)
     }
 
     /// The per-thread default stream, a blocking stream. Created on first use by a thread.

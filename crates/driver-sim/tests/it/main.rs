@@ -10,6 +10,7 @@ mod capture_modes;
 mod conditional;
 mod copies;
 mod coredump;
+mod default_streams;
 mod fatbins;
 mod faults;
 mod graph_nodes;

@@ -114,3 +114,16 @@ fn a_profiler_starts_and_stops_where_a_context_is_current() {
     let output = run(&mut start(&path, library.path(), &[]));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "201 0 0 0\n");
 }
+
+#[test]
+fn a_program_for_per_thread_default_streams_runs() {
+    let library = library();
+    let Some(path) = build("per_thread", library.path()) else { return };
+    for seed in ["0", "1", "2"] {
+        let variables = [("RETROGRAPH_SIM_SEED", seed)];
+        let output = run(&mut start(&path, library.path(), &variables));
+        let said = text(&output);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "as expected\n", "{said}");
+        assert!(!said.contains("not simulated"), "{said}");
+    }
+}
