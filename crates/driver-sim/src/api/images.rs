@@ -143,11 +143,10 @@ impl State {
     /// The PTX of an image in memory.
     pub(super) fn image_text(&self, image: In<c_void>) -> Result<String, LoadFailure> {
         let null = |refusal| LoadFailure::new(refusal, "there is no image");
-        let first = image.bytes(1).map_err(null)?;
-        // Magic numbers have several bytes, which must all be readable.
-        let is = |magic: &[u8; 4]| {
-            first[0] == magic[0] && image.bytes(4).is_ok_and(|bytes| bytes == magic.as_slice())
-        };
+        image.bytes(1).map_err(null)?;
+        let byte = |at| image.cast::<u8>().get_at(at).ok();
+        // A text may end after any byte, so that each is read only after the ones before it agree.
+        let is = |magic: &[u8; 4]| (0..4).all(|at| byte(at) == Some(magic[at]));
         if is(ELF) {
             return match image.bytes(5) {
                 Ok(bytes) if bytes[4] == ELF_CLASS_64 => {

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
 use retrograph_driver_sim::{Config, Order};
 use retrograph_driver_sys::*;
 
@@ -313,4 +314,54 @@ fn the_end_of_a_task_is_known_after_many_others() {
     }
     let end = machine.record(stream);
     assert!(machine.nanoseconds(start, end) >= 30_000_000);
+}
+
+/// A step of a random program; streams and events are numbers.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Spin(usize, u32),
+    Record(usize),
+    Wait(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..3usize, 1..50u32).prop_map(|(stream, rounds)| Step::Spin(stream, rounds)),
+        (0..3usize).prop_map(Step::Record),
+        (0..3usize, any::<usize>()).prop_map(|(stream, event)| Step::Wait(stream, event)),
+    ]
+}
+
+/// The times of the recorded events of a program on three streams, in nanoseconds.
+fn times_of(steps: &[Step], seed: u64) -> Vec<u64> {
+    let machine = Machine::seeded(seed);
+    let streams = [(); 3].map(|()| machine.stream());
+    let since = Instant::now();
+    machine.outlast(streams[0], &since);
+    let start = machine.record(streams[0]);
+    streams.iter().for_each(|stream| machine.wait(*stream, start));
+    let mut events = vec![start];
+    for step in steps {
+        match *step {
+            Step::Spin(stream, rounds) => machine.spin(rounds, streams[stream]),
+            Step::Record(stream) => events.push(machine.record(streams[stream])),
+            Step::Wait(stream, event) => {
+                machine.wait(streams[stream], events[event % events.len()]);
+            }
+        }
+    }
+    machine.synchronize();
+    events.iter().map(|event| machine.nanoseconds(start, *event)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn times_do_not_depend_on_the_order_of_execution(
+        steps in proptest::collection::vec(step(), 1..40),
+        seed in 1..1000u64,
+    ) {
+        prop_assert_eq!(times_of(&steps, 0), times_of(&steps, seed));
+    }
 }
