@@ -5,7 +5,7 @@ use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
-use retrograph_kernels::{Dispatch, KernelError, Launch, TensorView, View};
+use retrograph_kernels::{Dispatch, KernelError, Launch, TensorView};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::elementwise::rounds;
@@ -37,32 +37,40 @@ fn dispatch(launch: &Launch<u64>, rows: usize, entry: usize) -> Dispatch {
     Dispatch { entry: launch.kernel().entries[entry], grid, block, shared_bytes: 0 }
 }
 
+/// Cross-entropy without order, gradient and cap.
+pub(crate) fn losses_only<L>(
+    device: &Device,
+    logits: L,
+    targets: &[u32],
+    counted: u32,
+    vocab: usize,
+) -> CrossEntropy<u64, L> {
+    CrossEntropy {
+        logits,
+        targets: device.upload(targets),
+        losses: device.unwritten(targets.len()),
+        order: None,
+        grad_logits: GradLogits::None,
+        counted: device.upload(&[counted]),
+        rows: targets.len(),
+        vocab,
+        softcap: None,
+    }
+}
+
 /// Losses and gradient, by warps (0) or by blocks (1).
 fn run(logits: &[f32], targets: &[u32], vocab: usize, counted: u32, entry: usize) -> [Vec<f32>; 2] {
     let once = || {
         let device = Device::new();
-        let (rows, gradient) = (targets.len(), device.upload(logits));
-        let (targets, losses) = (device.upload(targets), device.unwritten(rows));
-        let counted = device.upload(&[counted]);
-        let (logits, grad_logits) = (gradient, GradLogits::InPlace);
-        let launch = CrossEntropy {
-            logits,
-            targets,
-            losses,
-            order: None,
-            grad_logits,
-            counted,
-            rows,
-            vocab,
-            softcap: None,
-        };
-        let launch = launch.launch().unwrap();
-        let forced = dispatch(&launch, rows, entry);
+        let loss = losses_only(&device, device.upload(logits), targets, counted, vocab);
+        let loss = CrossEntropy { grad_logits: GradLogits::InPlace, ..loss };
+        let launch = loss.launch().unwrap();
+        let forced = dispatch(&launch, targets.len(), entry);
         device.run_as(&launch, forced);
         if launch.dispatch(device.target()).entry == forced.entry {
             assert_eq!(launch.dispatch(device.target()), forced);
         }
-        [device.download(losses), device.download(gradient)]
+        [device.download(loss.losses), device.download(loss.logits)]
     };
     let (first, second) = (once(), once());
     same_bits(&first[0], &second[0], "the losses of two runs");
@@ -221,20 +229,8 @@ fn the_gradient_is_written_only_to_the_given_buffer() {
             let padded = [&vec![f32::NAN; shift], numbers.as_slice()].concat();
             device.upload(&padded).slice(shift..shift + len)
         };
-        let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
-        let (logits, losses) = (place(), device.unwritten(rows));
-        let grad_logits = GradLogits::None;
-        let loss = CrossEntropy {
-            logits,
-            targets,
-            losses,
-            order: None,
-            grad_logits,
-            counted,
-            rows,
-            vocab,
-            softcap: None,
-        };
+        let loss = losses_only(&device, place(), &tokens, rows as u32, vocab);
+        let CrossEntropy { logits, losses, .. } = loss;
         device.run(&loss.launch().unwrap());
         let alone = device.download(losses);
         let whole = device.unwritten(len);
@@ -264,45 +260,33 @@ fn logits_in_bf16_match_the_reference() {
         let logits: Vec<bf16> = logits.collect();
         let exact: Vec<f64> = logits.iter().copied().map(f64::from).collect();
         let padded = [&vec![bf16::NAN; shift][..], &logits, &[bf16::MAX; 9]].concat();
-        let place = || device.upload(&padded);
         let mut tokens: Vec<u32> = (0..rows).map(|row| (row * 31 % vocab) as u32).collect();
         tokens.iter_mut().skip(3).step_by(4).for_each(|token| *token = IGNORED_TARGET);
-        let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
-        let (losses, len) = (device.unwritten(rows), rows * vocab);
-        let run = |logits: View<u64, bf16>, grad_logits| {
-            let loss = CrossEntropy {
-                logits,
-                targets,
-                losses,
-                order: None,
-                grad_logits,
-                counted,
-                rows,
-                vocab,
-                softcap: None,
-            };
-            let launch = loss.launch().unwrap();
+        let (whole, len) = (device.upload(&padded), rows * vocab);
+        let logits = whole.slice(shift..shift + len);
+        let loss = losses_only(&device, logits, &tokens, rows as u32, vocab);
+        let run = |grad_logits| {
+            let launch = CrossEntropy { grad_logits, ..loss }.launch().unwrap();
             device.run_as(&launch, dispatch(&launch, rows, entry));
         };
-        let whole = place();
         let single = device.unwritten(len);
-        run(whole.slice(shift..shift + len), GradLogits::Separate(single.into()));
+        run(GradLogits::Separate(single.into()));
         assert_eq!(bits(&device.download(whole)), bits(&padded), "logits are only read");
         let what = format!("{rows}×{vocab} + {shift} entry {entry}");
         let expected = cross_entropy(&exact, &tokens, vocab);
         let tolerance = Tolerance::relative(2e-6).absolute(2e-6);
-        let found = device.download(losses);
+        let found = device.download(loss.losses);
         tolerance.check(&found, &expected, &format!("losses {what}"));
         let expected = cross_entropy_gradient(&exact, &tokens, vocab);
         let expected: Vec<f64> = expected.iter().map(|g| g / rows.max(1) as f64).collect();
         let gradient = device.download(single);
         check_gradient(&gradient, &expected, &tokens, rows as u32, 0.0, &what);
         // An in-place gradient is rounded; nothing else is written.
-        run(whole.slice(shift..shift + len), GradLogits::InPlace);
+        run(GradLogits::InPlace);
         let rounded: Vec<_> = gradient.into_iter().map(bf16::from_f32).collect();
         let rounded = [&padded[..shift], &rounded, &padded[shift + len..]].concat();
         assert_eq!(bits(&device.download(whole)), bits(&rounded), "in place, {what}");
-        same_bits(&device.download(losses), &found, "losses of two runs");
+        same_bits(&device.download(loss.losses), &found, "losses of two runs");
     }
 }
 
@@ -363,27 +347,15 @@ fn capped_in_place(
     vocab: usize,
     cap: f32,
 ) -> [Vec<f32>; 2] {
-    let (rows, losses) = (tokens.len(), device.unwritten(tokens.len()));
-    let (targets, counted) = (device.upload(tokens), device.upload(&[rows as u32]));
-    let (grad_logits, softcap) = (GradLogits::InPlace, Some(cap));
-    let loss = CrossEntropy {
-        logits,
-        targets,
-        losses,
-        order: None,
-        grad_logits,
-        counted,
-        rows,
-        vocab,
-        softcap,
-    };
+    let loss = losses_only(device, logits, tokens, tokens.len() as u32, vocab);
+    let loss = CrossEntropy { grad_logits: GradLogits::InPlace, softcap: Some(cap), ..loss };
     device.run(&loss.launch().unwrap());
     let gradient = match logits {
         TensorView::F32(logits) => device.download(logits),
         TensorView::Bf16(logits) => device.download(logits).into_iter().map(f32::from).collect(),
         _ => unreachable!("logits are f32 or bf16"),
     };
-    [device.download(losses), gradient]
+    [device.download(loss.losses), gradient]
 }
 
 /// Losses and gradient in f32, in one of the entries, which repeats its bits.
@@ -396,25 +368,14 @@ fn capped(
     entry: usize,
 ) -> [Vec<f32>; 2] {
     let rows = tokens.len();
-    let (targets, counted) = (device.upload(tokens), device.upload(&[rows as u32]));
     let once = || {
-        let (losses, grad) = (device.unwritten(rows), device.unwritten(rows * vocab));
+        let grad = device.unwritten(rows * vocab);
         let grad_logits = GradLogits::Separate(grad.into());
-        let softcap = Some(cap);
-        let loss = CrossEntropy {
-            logits,
-            targets,
-            losses,
-            order: None,
-            grad_logits,
-            counted,
-            rows,
-            vocab,
-            softcap,
-        };
+        let loss = losses_only(device, logits, tokens, rows as u32, vocab);
+        let loss = CrossEntropy { grad_logits, softcap: Some(cap), ..loss };
         let launch = loss.launch().unwrap();
         device.run_as(&launch, dispatch(&launch, rows, entry));
-        [device.download(losses), device.download(grad)]
+        [device.download(loss.losses), device.download(grad)]
     };
     let (first, second) = (once(), once());
     same_bits(&first[0], &second[0], "the losses of two runs");
@@ -455,23 +416,9 @@ fn special_logits_with_a_cap_are_as_documented() {
         near.check(&large[0], &doubles(&losses), "losses");
         near.check(&large[1], &doubles(&gradient), "gradient");
     }
-    let (logits, targets, losses) =
-        (device.upload(&[0.0f32]), device.upload(&[0]), device.unwritten(1));
-    let (counted, grad_logits) = (device.upload(&[1]), GradLogits::None);
+    let loss = losses_only(&device, device.upload(&[0.0f32]), &[0], 1, 1);
     for cap in [0.0, -1.0, inf, nan] {
-        let (rows, vocab, softcap) = (1, 1, Some(cap));
-        let loss = CrossEntropy {
-            logits,
-            targets,
-            losses,
-            order: None,
-            grad_logits,
-            counted,
-            rows,
-            vocab,
-            softcap,
-        };
-        let error = loss.launch().unwrap_err();
+        let error = CrossEntropy { softcap: Some(cap), ..loss }.launch().unwrap_err();
         assert!(matches!(error, KernelError::Constant { .. }), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{Element, KernelError, Launch, View};
 use retrograph_test_support::numbers::{Data, same_bits};
 
+use crate::cross_entropy::losses_only;
 use crate::gemm_case::{Op, Tile, geometry, multistage_tiles, tiles_of, to_bf16};
 use crate::harness::{Device, UNWRITTEN};
 use crate::split_products;
@@ -259,9 +260,7 @@ fn cross_entropy_reads_only_ordered_rows_with_a_target() {
                     logits.into()
                 }
             };
-            let (targets, counted) = (device.upload(&tokens), device.upload(&[3]));
             let run = |logits: &[f32], order: Option<&[u32]>, limit: Option<usize>, in_place| {
-                let (losses, softcap) = (device.unwritten(rows), None);
                 let logits = upload(logits);
                 let to = device.unwritten(rows * vocab);
                 let grad_logits = match in_place {
@@ -269,17 +268,8 @@ fn cross_entropy_reads_only_ordered_rows_with_a_target() {
                     false => GradLogits::Separate(Output::F32(to)),
                 };
                 let order = order.map(|order| device.upload(order));
-                let loss = CrossEntropy {
-                    logits,
-                    targets,
-                    losses,
-                    order,
-                    grad_logits,
-                    counted,
-                    rows,
-                    vocab,
-                    softcap,
-                };
+                let loss = losses_only(&device, logits, &tokens, 3, vocab);
+                let loss = CrossEntropy { order, grad_logits, ..loss };
                 let mut launch = loss.launch().unwrap();
                 if let Some(limit) = limit {
                     launch = launch.row_limit(device.upload(&[limit as u32])).unwrap();
@@ -292,7 +282,7 @@ fn cross_entropy_reads_only_ordered_rows_with_a_target() {
                     }
                     _ => device.download(to),
                 };
-                (device.download(losses), gradient)
+                (device.download(loss.losses), gradient)
             };
             let mut ordered = vec![f32::NAN; rows * vocab];
             for (at, &row) in order.iter().enumerate().take(count) {

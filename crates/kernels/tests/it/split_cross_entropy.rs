@@ -6,6 +6,7 @@ use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET, SplitMat
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
+use crate::cross_entropy::losses_only;
 use crate::harness::Device;
 use crate::split_products::unwritten;
 use crate::split_swiglu::{same, split, values, values_of};
@@ -29,18 +30,8 @@ fn unsplit(
     grad: View<u64, f32>,
     vocab: usize,
 ) -> CrossEntropy<u64> {
-    let rows = targets.len();
-    CrossEntropy {
-        logits: device.upload(logits),
-        targets: device.upload(targets),
-        losses: device.unwritten(rows),
-        order,
-        grad_logits: GradLogits::Separate(grad.into()),
-        counted: device.upload(&[3_u32]),
-        rows,
-        vocab,
-        softcap: None,
-    }
+    let loss = losses_only(device, device.upload(logits), targets, 3, vocab);
+    CrossEntropy { order, grad_logits: GradLogits::Separate(grad.into()), ..loss }
 }
 
 /// Compares with two launches.
@@ -141,18 +132,9 @@ fn the_terms_add_up_to_the_reference() {
     let [rows, vocab] = [3, 2000];
     let (values, targets) = (data.uniform(rows * vocab, 6.0), [7, 1999, IGNORED_TARGET]);
     let split = unwritten(&device, rows, vocab);
-    let launch = CrossEntropy {
-        logits: device.upload(&values),
-        targets: device.upload(&targets),
-        losses: device.unwritten(rows),
-        order: None,
-        grad_logits: GradLogits::Split { column_scales: None, split },
-        counted: device.upload(&[2_u32]),
-        rows,
-        vocab,
-        softcap: None,
-    };
-    device.run(&launch.launch().unwrap());
+    let loss = losses_only(&device, device.upload(&values), &targets, 2, vocab);
+    let grad_logits = GradLogits::Split { column_scales: None, split };
+    device.run(&CrossEntropy { grad_logits, ..loss }.launch().unwrap());
     let expected = cross_entropy_gradient(&doubles(&values), &targets, vocab);
     let found = values_of(&device, split, vocab);
     // Two targets count.
@@ -168,20 +150,10 @@ fn errors_name_the_wrong_operand() {
         let error = launch.unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     };
-    let (targets, split) = (device.upload(&[0_u32; 8]), unwritten(&device, 8, 16));
-    let column_scales = Some(device.unwritten(16));
+    let (column_scales, split) = (Some(device.unwritten(16)), unwritten(&device, 8, 16));
     let grad_logits = GradLogits::Split { column_scales, split };
-    let good = CrossEntropy {
-        logits: device.unwritten(8 * 16),
-        targets,
-        losses: device.unwritten(8),
-        order: None,
-        grad_logits,
-        counted: device.upload(&[8_u32]),
-        rows: 8,
-        vocab: 16,
-        softcap: None,
-    };
+    let loss = losses_only(&device, device.unwritten(8 * 16), &[0; 8], 8, 16);
+    let (targets, good) = (loss.targets, CrossEntropy { grad_logits, ..loss });
     assert!(good.launch().is_ok());
     let (short, shifted) = (device.unwritten(120), device.unwritten(8 * 16 + 1).slice(1..129));
     refused(CrossEntropy { logits: short, ..good }.launch(), "logits");
@@ -199,9 +171,6 @@ fn errors_name_the_wrong_operand() {
     let one = SplitMatrix { terms: split.terms.slice(0..128), term_count: 1, ..split };
     let grad_logits = GradLogits::Split { column_scales, split: one };
     refused(CrossEntropy { grad_logits, ..good }.launch(), "two terms");
-    let CrossEntropy { losses, order, grad_logits, counted, rows, vocab, softcap, .. } = good;
-    let logits = View::<u64, bf16>::new(0, 8 * 16);
-    let rounded =
-        CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap };
-    refused(rounded.launch(), "f32");
+    let rounded = losses_only(&device, View::<u64, bf16>::new(0, 8 * 16), &[0; 8], 8, 16);
+    refused(CrossEntropy { grad_logits: good.grad_logits, ..rounded }.launch(), "f32");
 }
