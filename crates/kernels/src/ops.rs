@@ -53,9 +53,8 @@ pub use crate::lora::{
 };
 pub use crate::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CROSS_ENTROPY_SOFTCAP, CROSS_ENTROPY_SOFTCAP_BF16,
-    CrossEntropy, GATHER_ROWS, GatherRows, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN,
-    Mean, PREFERENCE, Preference, SCALE_ROWS, SCATTER_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows,
-    ScatterRows,
+    CrossEntropy, GATHER_ROWS, GradLogits, IGNORED_TARGET, LOG_RATIOS, LogRatios, MEAN, Mean,
+    PREFERENCE, Preference, ReorderRows, SCALE_ROWS, SCATTER_ROWS, SPLIT_CROSS_ENTROPY, ScaleRows,
 };
 pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{

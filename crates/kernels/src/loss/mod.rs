@@ -25,7 +25,7 @@ pub use cross_entropy::{
 };
 pub use mean::{MEAN, Mean};
 pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
-pub use row_order::{GATHER_ROWS, GatherRows, SCATTER_ROWS, ScatterRows};
+pub use row_order::{GATHER_ROWS, ReorderRows, SCATTER_ROWS};
 
 use crate::Kernel;
 

@@ -8,12 +8,12 @@ use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
 use crate::{Dispatch, Element, Kernel, KernelError, Launch, Problem, View};
 
-/// Kernel of [`GatherRows`].
+/// Kernel of [`ReorderRows::gather`].
 pub static GATHER_ROWS: Kernel = Kernel::new("gather_rows", &abi::GATHER_ROWS, |problem, _| {
     dispatch(abi::GATHER_ROWS.entry(), problem)
 });
 
-/// Kernel of [`ScatterRows`].
+/// Kernel of [`ReorderRows::scatter`].
 pub static SCATTER_ROWS: Kernel = Kernel::new("scatter_rows", &abi::SCATTER_ROWS, |problem, _| {
     dispatch(abi::SCATTER_ROWS.entry(), problem)
 });
@@ -29,12 +29,12 @@ fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
 /// The widest rows: the y extent of a grid times the bytes of a block.
 const MAX_ROW_BYTES: usize = MAX_GRID_YZ * 4096;
 
-/// `out[i] = x[order[i]]` for i below the number in `row_limit`; other rows of `out` are zeros.
+/// Copies rows to another order ([`gather`](Self::gather)), or back ([`scatter`](Self::scatter)).
 ///
-/// Row i of `out` is not written if `order[i]` is not below the number of rows. Deterministic: one
-/// thread copies each element.
+/// An index i whose `order[i]` is not below the number of rows is skipped: nothing is written for
+/// it. Deterministic: one thread copies each element.
 #[derive(Clone, Copy, Debug)]
-pub struct GatherRows<B, T: Element = f32> {
+pub struct ReorderRows<B, T: Element = f32> {
     /// `[rows, width]`, read.
     pub x: View<B, T>,
     /// `[rows]`, read: a permutation of the rows.
@@ -47,72 +47,48 @@ pub struct GatherRows<B, T: Element = f32> {
     pub width: usize,
 }
 
-impl<B: Copy, T: Element> GatherRows<B, T> {
-    /// Checks the operands and describes the launch.
+impl<B: Copy, T: Element> ReorderRows<B, T> {
+    /// Describes the launch of `out[i] = x[order[i]]` for i below the number in `row_limit`. Other
+    /// rows of `out` are zeros.
     ///
     /// # Errors
     /// If a length does not match, elements do not have a multiple of two bytes, or there are too
     /// many.
-    pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        launch(&GATHER_ROWS, self)
+    pub fn gather(self) -> Result<Launch<B>, KernelError> {
+        self.launch(&GATHER_ROWS)
     }
-}
 
-/// The inverse of [`GatherRows`]: `out[order[i]] = x[i]` for i below the number in `row_limit`.
-/// Other rows of `out` are zeros, and other rows of `x` are not read.
-///
-/// Row i of `x` is skipped if `order[i]` is not below the number of rows. Deterministic: one thread
-/// copies each element.
-#[derive(Clone, Copy, Debug)]
-pub struct ScatterRows<B, T: Element = f32> {
-    /// `[rows, width]`, read.
-    pub x: View<B, T>,
-    /// `[rows]`, read: a permutation of the rows.
-    pub order: View<B, u32>,
-    /// `[1]`, read: the number of rows that are copied.
-    pub row_limit: View<B, u32>,
-    /// `[rows, width]`, written.
-    pub out: View<B, T>,
-    /// Elements of a row.
-    pub width: usize,
-}
-
-impl<B: Copy, T: Element> ScatterRows<B, T> {
-    /// Checks the operands and describes the launch.
+    /// Describes the launch of `out[order[i]] = x[i]` for i below the number in `row_limit`. Other
+    /// rows of `out` are zeros, and other rows of `x` are not read.
     ///
     /// # Errors
-    /// As [`GatherRows::launch`].
-    pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, order, row_limit, out, width } = self;
-        launch(&SCATTER_ROWS, GatherRows { x, order, row_limit, out, width })
+    /// As [`Self::gather`].
+    pub fn scatter(self) -> Result<Launch<B>, KernelError> {
+        self.launch(&SCATTER_ROWS)
     }
-}
 
-/// Checks the operands of `kernel` and describes its launch.
-fn launch<B: Copy, T: Element>(
-    kernel: &'static Kernel,
-    operands: GatherRows<B, T>,
-) -> Result<Launch<B>, KernelError> {
-    let GatherRows { x, order, row_limit, out, width } = operands;
-    let check = Check(kernel.name);
-    let elements = check.product("rows × width", &[order.len(), width])?;
-    check.length("x", x, elements)?;
-    check.length("out", out, elements)?;
-    check.length("row_limit", row_limit, 1)?;
-    let rows = check.at_most("rows", order.len(), MAX_GRID_X)?;
-    let rule = "an element must have a multiple of two bytes";
-    check.rule(size_of::<T>().is_multiple_of(2), rule, size_of::<T>())?;
-    let bytes = check.product("bytes of a row", &[width, size_of::<T>()])?;
-    let row_bytes = check.at_most("bytes of a row", bytes, MAX_ROW_BYTES)?;
-    let parameters = abi::RowOrderParameters::<ArgumentTypes<B>> {
-        x: Pointer::read(x).any(),
-        order: Pointer::read(order),
-        row_limit: Pointer::read(row_limit),
-        out: Pointer::write(out).any(),
-        rows,
-        row_bytes,
-    };
-    let (width, arguments) = (row_bytes.div_ceil(4), parameters.into_arguments());
-    let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
-    Ok(Launch { kernel, problem, arguments })
+    fn launch(self, kernel: &'static Kernel) -> Result<Launch<B>, KernelError> {
+        let Self { x, order, row_limit, out, width } = self;
+        let check = Check(kernel.name);
+        let elements = check.product("rows × width", &[order.len(), width])?;
+        check.length("x", x, elements)?;
+        check.length("out", out, elements)?;
+        check.length("row_limit", row_limit, 1)?;
+        let rows = check.at_most("rows", order.len(), MAX_GRID_X)?;
+        let rule = "an element must have a multiple of two bytes";
+        check.rule(size_of::<T>().is_multiple_of(2), rule, size_of::<T>())?;
+        let bytes = check.product("bytes of a row", &[width, size_of::<T>()])?;
+        let row_bytes = check.at_most("bytes of a row", bytes, MAX_ROW_BYTES)?;
+        let parameters = abi::RowOrderParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(x).any(),
+            order: Pointer::read(order),
+            row_limit: Pointer::read(row_limit),
+            out: Pointer::write(out).any(),
+            rows,
+            row_bytes,
+        };
+        let (width, arguments) = (row_bytes.div_ceil(4), parameters.into_arguments());
+        let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
+        Ok(Launch { kernel, problem, arguments })
+    }
 }

@@ -2,8 +2,8 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    CrossEntropy, DType, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, GatherRows, GemmShape,
-    GradLogits, IGNORED_TARGET, Output, ScatterRows, Split, TensorView,
+    CrossEntropy, DType, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, GemmShape, GradLogits,
+    IGNORED_TARGET, Output, ReorderRows, Split, TensorView,
 };
 use retrograph_kernels::{Element, KernelError, Launch, View};
 use retrograph_test_support::numbers::{Data, same_bits};
@@ -48,10 +48,9 @@ fn copy<T: Element>(x: &[T], poison: T, rows: usize, shift: usize) {
         first.iter_mut().skip(limit as usize * width).for_each(|element| *element = poison);
         let [outs @ .., untouched] = [(); 3].map(|()| upload(&vec![poison; x.len()]));
         let (places, row_limit) = (device.upload(&order), device.upload(&[limit]));
-        let gather = GatherRows { x: upload(x), order: places, row_limit, out: outs[0], width };
-        let x = upload(&first);
-        let scatter = ScatterRows { x, order: places, row_limit, out: outs[1], width };
-        for launch in [gather.launch(), scatter.launch()] {
+        let gather = ReorderRows { x: upload(x), order: places, row_limit, out: outs[0], width };
+        let scatter = ReorderRows { x: upload(&first), out: outs[1], ..gather };
+        for launch in [gather.gather(), scatter.scatter()] {
             device.run(&launch.unwrap());
         }
         let what = format!("{rows} × {width}, shift {shift}, limit {limit}");
@@ -63,8 +62,9 @@ fn copy<T: Element>(x: &[T], poison: T, rows: usize, shift: usize) {
         same(outs[0], &gathered, "gather");
         same(outs[1], &scattered, "scatter");
         let order = device.upload(&vec![rows as u32; rows]);
-        device.run(&ScatterRows { order, out: untouched, ..scatter }.launch().unwrap());
-        device.run(&GatherRows { order, out: untouched, ..gather }.launch().unwrap());
+        let outside = ReorderRows { order, out: untouched, ..gather };
+        device.run(&outside.scatter().unwrap());
+        device.run(&outside.gather().unwrap());
         same(untouched, &vec![poison; gathered.len()], "no rows of");
     }
 }
@@ -91,18 +91,19 @@ fn rows_are_gathered_and_scattered_bit_for_bit() {
 fn wrong_operands_are_refused() {
     let view = |len| View::<u64, f32>::new(0, len);
     let (order, row_limit) = (View::<u64, u32>::new(0, 3), View::<u64, u32>::new(0, 1));
-    let gather = GatherRows { x: view(12), order, row_limit, out: view(12), width: 4 };
-    assert!(gather.launch().is_ok());
+    let rows = ReorderRows { x: view(12), order, row_limit, out: view(12), width: 4 };
+    assert!(rows.gather().is_ok());
     let refused = |launch: Result<Launch<u64>, KernelError>, operand: &str| {
         let error = launch.unwrap_err().to_string();
         assert!(error.contains(operand), "{error}");
     };
-    refused(GatherRows { x: view(11), ..gather }.launch(), "x");
-    refused(GatherRows { out: view(13), ..gather }.launch(), "out");
-    refused(GatherRows { row_limit: order, ..gather }.launch(), "row_limit");
+    refused(ReorderRows { x: view(11), ..rows }.gather(), "x");
+    refused(ReorderRows { out: view(13), ..rows }.gather(), "out");
+    refused(ReorderRows { row_limit: order, ..rows }.gather(), "row_limit");
     let bytes = View::<u64, u8>::new(0, 12);
-    refused(GatherRows { x: bytes, order, row_limit, out: bytes, width: 4 }.launch(), "two bytes");
-    refused(gather.launch().unwrap().row_limit(order), "row_limit");
+    let rows_of_bytes = ReorderRows { x: bytes, order, row_limit, out: bytes, width: 4 };
+    refused(rows_of_bytes.gather(), "two bytes");
+    refused(rows.gather().unwrap().row_limit(order), "row_limit");
 }
 
 /// The results of a launch with a limit in a tile: rows below it have the bits of `whole`, and

@@ -5,7 +5,7 @@ use std::ops::Range;
 use half::bf16;
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
-    Cast, DType, Embedding, GatherRows, NormPrologue, Output, SplitMatrix, TensorView,
+    Cast, DType, Embedding, NormPrologue, Output, ReorderRows, SplitMatrix, TensorView,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -122,10 +122,10 @@ impl Activation {
         let TargetRows { order, count: row_limit } = rows;
         let width = self.narrowest().len() / order.len();
         if let (Ok(x), Ok(out)) = (self.f32(), to.f32()) {
-            builder.launch(GatherRows { x, order, row_limit, out, width }.launch())?;
+            builder.launch(ReorderRows { x, order, row_limit, out, width }.gather())?;
         }
         if let (Ok(x), Ok(out)) = (self.bf16(), to.bf16()) {
-            builder.launch(GatherRows { x, order, row_limit, out, width }.launch())?;
+            builder.launch(ReorderRows { x, order, row_limit, out, width }.gather())?;
         }
         Ok(to)
     }

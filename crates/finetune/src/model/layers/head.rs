@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernels::ops::{
-    CrossEntropy, GemmShape, GradLogits, ScaleRows, ScatterRows, Softcap,
+    CrossEntropy, GemmShape, GradLogits, ReorderRows, ScaleRows, Softcap,
 };
 use retrograph_kernels::{DType, TensorView};
 use retrograph_runtime::{BufferId, Slice};
@@ -231,7 +231,7 @@ impl Head {
         if let Some(TargetRows { order, count: row_limit }) = rows {
             let (x, width) = (grad_normed, grad_normed.len() / self.rows);
             let out = builder.transient("grad_normed", x.len());
-            builder.launch(ScatterRows { x, order, row_limit, out, width }.launch())?;
+            builder.launch(ReorderRows { x, order, row_limit, out, width }.scatter())?;
             grad_normed = out;
         }
         if let Some(factors) = factors {
