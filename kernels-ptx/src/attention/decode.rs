@@ -139,6 +139,7 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
         let first_row = new_token.first_row + ((heads.kv_head * head_dim).cast::<u64>() << shift);
         let (scores, scores_len) = (new_token.shared_end(), block_heads * split_len);
         let block = BlockSplits {
+            k: *k,
             target,
             dtype,
             by_mma,
@@ -171,7 +172,7 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
                 let (part, index) = (block.split(), split.get());
                 split.add_assign(stride);
                 k.when((split.get() * split_len).lt(length), || block.split().prefetch());
-                block.store_scores(&part);
+                part.store_scores();
                 let index = first_index + index;
                 k.when(warp.lt(heads.count), || {
                     let [max, sum] = part.exponentials(warp, scale, softcap);
@@ -195,7 +196,9 @@ fn splits(name: &str, target: SmTarget, dtype: DType, has_softcap: bool) -> Entr
 
 /// The splits that a block computes one after the other.
 struct BlockSplits<'a, 'k> {
+    k: Kernel<'k>,
     target: SmTarget,
+    /// Element type of the cache.
     dtype: DType,
     /// Whether tensor cores compute the products.
     by_mma: bool,
@@ -215,56 +218,36 @@ struct BlockSplits<'a, 'k> {
     seen: Value<'k, u32>,
     /// Byte offset of the head at position 0 of the sequence.
     first_row: Value<'k, u64>,
-    /// The scores of a split in shared memory, and their number.
+    /// `[heads, split_len]` in shared memory: dot products of queries and keys of a split, then
+    /// their exponentials.
     scores: Shared<'k, f32>,
     scores_len: Value<'k, u32>,
 }
 
-impl<'a, 'k> BlockSplits<'a, 'k> {
+impl<'k> BlockSplits<'_, 'k> {
     /// The current split.
-    fn split(&self) -> Split<'a, 'k> {
-        let Self { target, dtype, by_mma, lane, warp, new_token, heads, .. } = *self;
-        let Self { head_dim, width, split_len, scores, scores_len, .. } = *self;
+    fn split(&self) -> Split<'_, 'k> {
+        let Self { dtype, by_mma, width, split_len, scores, scores_len, .. } = *self;
         let start = self.current.get() * split_len;
         let (first, end) = (start.max(self.window_start), self.length.min(start + split_len));
         // The new position is the last one of the last split, unless the cache is full.
         let (is_new, count) = (end.eq(self.seen), end - first);
         let offset = self.first_row + (first.mul_wide(width) << dtype.bytes().ilog2());
-        let [keys, values] = new_token.caches.map(|cache| cache + offset);
+        let [keys, values] = self.new_token.caches.map(|cache| cache + offset);
         let vector = if by_mma { 8 } else { 4 };
         let rows_aligned = ((keys | values) & u64::from(vector * dtype.bytes() - 1)).eq(0)
             & (width & (vector - 1)).eq(0);
         Split {
-            k: lane.kernel(),
-            target,
-            dtype,
-            lane,
-            warp,
-            new_token,
-            heads,
-            head_dim,
-            width,
+            block: self,
             keys,
             values,
             rows_aligned,
             is_new,
             count,
             old: is_new.select(count - 1, count),
-            split_len,
-            scores,
             other_scores: by_mma.then(|| scores.at(scores_len)),
             sums: scores.at(scores_len * 2),
         }
-    }
-
-    /// Stores the dot products of queries and keys of a split, and waits for all warps.
-    fn store_scores(&self, split: &Split<'a, 'k>) {
-        match self.by_mma {
-            true => mma::store_scores(split),
-            false => fma::store_scores(split),
-        }
-        split.store_new_scores();
-        split.k.barrier();
     }
 }
 
@@ -299,17 +282,7 @@ impl<'k> Partials<'k> {
 /// The positions of a split in the cache of one key and value head, and the query heads of the
 /// block.
 struct Split<'a, 'k> {
-    k: Kernel<'k>,
-    target: SmTarget,
-    /// Element type of the cache.
-    dtype: DType,
-    lane: Value<'k, u32>,
-    warp: Value<'k, u32>,
-    new_token: &'a NewToken<'k>,
-    heads: Heads<'k>,
-    head_dim: Value<'k, u32>,
-    /// Elements from one position to the next.
-    width: Value<'k, u32>,
+    block: &'a BlockSplits<'a, 'k>,
     /// Addresses of the first position.
     keys: Value<'k, u64>,
     values: Value<'k, u64>,
@@ -320,9 +293,6 @@ struct Split<'a, 'k> {
     is_new: Pred<'k>,
     count: Value<'k, u32>,
     old: Value<'k, u32>,
-    split_len: Value<'k, u32>,
-    /// `[heads, split_len]`: dot products of queries and keys, then their exponentials.
-    scores: Shared<'k, f32>,
     /// With tensor cores, two warps compute a dot product: `scores` has the part of the first warp
     /// and this the part of the second.
     other_scores: Option<Shared<'k, f32>>,
@@ -333,18 +303,18 @@ struct Split<'a, 'k> {
 impl<'k> Split<'_, 'k> {
     /// Byte offset of position `j`.
     fn offset(&self, j: Value<'k, u32>) -> Value<'k, u64> {
-        j.mul_wide(self.width) << self.dtype.bytes().ilog2()
+        j.mul_wide(self.block.width) << self.block.dtype.bytes().ilog2()
     }
 
     /// The scores of head `head` of the block.
     fn scores_of(&self, head: Value<'k, u32>) -> Shared<'k, f32> {
-        self.scores.at(head * self.split_len)
+        self.block.scores.at(head * self.block.split_len)
     }
 
     /// Prefetches the old positions into L2.
     fn prefetch(&self) {
-        let Self { k, lane, warp, .. } = *self;
-        let bytes_of_head = self.head_dim << self.dtype.bytes().ilog2();
+        let BlockSplits { k, lane, warp, .. } = *self.block;
+        let bytes_of_head = self.block.head_dim << self.block.dtype.bytes().ilog2();
         k.range(warp * 8 + (lane >> 2), self.old, 8 * WARPS, |j| {
             k.range((lane & 3) * CACHE_LINE, bytes_of_head, 4 * CACHE_LINE, |byte| {
                 let byte = self.offset(j) + byte.cast::<u64>();
@@ -355,14 +325,24 @@ impl<'k> Split<'_, 'k> {
         });
     }
 
+    /// Stores the dot products of queries and keys, and waits for all warps.
+    fn store_scores(&self) {
+        match self.block.by_mma {
+            true => mma::store_scores(self),
+            false => fma::store_scores(self),
+        }
+        self.store_new_scores();
+        self.block.k.barrier();
+    }
+
     /// Stores the dot product of each query and the key of the new token.
     fn store_new_scores(&self) {
-        let Self { k, lane, warp, old, .. } = *self;
-        k.when(self.is_new & warp.lt(self.heads.count), || {
-            let dot = k.warp_sum(self.new_token.score(warp));
+        let BlockSplits { k, lane, warp, split_len, .. } = *self.block;
+        k.when(self.is_new & warp.lt(self.block.heads.count), || {
+            let dot = k.warp_sum(self.block.new_token.score(warp));
             k.when(lane.eq(0), || {
-                let at = warp * self.split_len + old;
-                self.scores.store(at, dot);
+                let at = warp * split_len + self.old;
+                self.block.scores.store(at, dot);
                 if let Some(other) = self.other_scores {
                     other.store(at, 0.0);
                 }
@@ -379,9 +359,9 @@ impl<'k> Split<'_, 'k> {
         scale: Value<'k, f32>,
         softcap: Option<Value<'k, f32>>,
     ) -> [Value<'k, f32>; 2] {
-        let (k, count) = (self.k, self.count);
-        let first = head * self.split_len;
-        let scores = self.scores.at(first);
+        let (k, count) = (self.block.k, self.count);
+        let first = head * self.block.split_len;
+        let scores = self.block.scores.at(first);
         let score = |j: Value<'k, u32>| {
             let other = self.other_scores.map(|other| other.load(first + j));
             other.map_or(scores.load(j), |other| scores.load(j) + other) * scale
@@ -417,10 +397,10 @@ impl<'k> Split<'_, 'k> {
         head: Value<'k, u32>,
         i: Value<'k, u32>,
     ) -> Value<'k, f32> {
-        let sum = self.k.var(sum);
-        self.k.when(self.is_new, || {
+        let sum = self.block.k.var(sum);
+        self.block.k.when(self.is_new, || {
             let weight = self.scores_of(head).load(self.old);
-            sum.update(|sum| weight.fma(self.new_token.v.load(i), sum));
+            sum.update(|sum| weight.fma(self.block.new_token.v.load(i), sum));
         });
         sum.get()
     }

@@ -6,7 +6,7 @@ use retrograph_kernel_abi::attention::{
 };
 use retrograph_ptx::build::{Shared, Value};
 
-use super::{Partials, Split, WARPS};
+use super::{BlockSplits, Partials, Split, WARPS};
 use crate::primitives::reduce::warp_sum_of_eight;
 use crate::primitives::registers::{Registers, registers, set, values};
 use crate::primitives::vec4::{F32x4, Vec4};
@@ -19,7 +19,8 @@ const BLOCK_POSITIONS: u32 = WARPS * WARP_POSITIONS;
 
 /// Stores the dot products of each query and the keys of the old positions.
 pub(super) fn store_scores(split: &Split<'_, '_>) {
-    let Split { k, lane, warp, old, new_token, heads, head_dim, .. } = *split;
+    let Split { block, old, .. } = *split;
+    let BlockSplits { k, lane, warp, new_token, heads, head_dim, .. } = *block;
     // The position whose sum a lane has, and whether the lane stores it.
     let (step, stores) = (lane >> 2, (lane & 3).eq(0));
     k.range(warp * WARP_POSITIONS, old, BLOCK_POSITIONS, |j| {
@@ -47,7 +48,8 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
 
 /// Writes the sum of the values, weighted by the exponentials, to the partial result of each head.
 pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
-    let Split { k, lane, warp, old, heads, head_dim, .. } = *split;
+    let Split { block, old, .. } = *split;
+    let BlockSplits { k, lane, warp, heads, head_dim, .. } = *block;
     k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
         let i = head_chunk + lane * 4;
         k.range(0u32, heads.count, HEADS_AT_ONCE, |first| {
@@ -89,8 +91,8 @@ fn load<'k>(
     j: Value<'k, u32>,
     i: Value<'k, u32>,
 ) -> [F32x4<'k>; WARP_POSITIONS as usize] {
-    let (vec4, last) = (Vec4::new(i, split.head_dim, split.rows_aligned), split.old - 1);
-    STEPS.map(|step| vec4.load_as(split.dtype, rows + split.offset((j + step).min(last))))
+    let (vec4, last) = (Vec4::new(i, split.block.head_dim, split.rows_aligned), split.old - 1);
+    STEPS.map(|step| vec4.load_as(split.block.dtype, rows + split.offset((j + step).min(last))))
 }
 
 /// `sums += weight · value` for the old positions from `j` on.
@@ -103,7 +105,7 @@ fn add_weighted<'k>(
 ) {
     let weights = [0, 4].map(|step| weights.load_vec4(step)).concat();
     for ((step, weight), value) in (0..).zip(weights).zip(values) {
-        split.k.when((j + step).lt(split.old), || {
+        split.block.k.when((j + step).lt(split.old), || {
             for (sum, value) in sums.iter().zip(*value) {
                 sum.update(|sum| weight.fma(value, sum));
             }

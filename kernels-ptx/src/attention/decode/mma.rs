@@ -17,7 +17,7 @@ use retrograph_kernel_abi::attention::DECODE_HEAD_CHUNK as HEAD_CHUNK;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Ptr, Value};
 
-use super::{Partials, Split, WARPS};
+use super::{BlockSplits, Partials, Split, WARPS};
 use crate::primitives::bf16::{pack, unpack};
 use crate::primitives::mma::{LANE_ROWS, acc_row};
 use crate::primitives::registers::{Registers, registers, set, values};
@@ -33,7 +33,8 @@ const BLOCK_POSITIONS: u32 = UNITS * UNIT_POSITIONS;
 
 /// Stores the dot products of each query and the keys of the old positions.
 pub(super) fn store_scores(split: &Split<'_, '_>) {
-    let Split { k, lane, warp, old, heads, head_dim, split_len, .. } = *split;
+    let Split { block, old, .. } = *split;
+    let BlockSplits { k, target, lane, warp, heads, head_dim, split_len, scores, .. } = *block;
     let (unit, half) = (warp % UNITS, warp / UNITS);
     let (group, member) = (lane >> 2, lane & 3);
     let other = split.other_scores.expect("warps compute two dot products");
@@ -44,7 +45,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
             let at = elements.map(|i| LANE_ROWS.map(|row| [j + group + row, i]));
             let keys = load_eights(split, split.keys, [at[0][0], at[0][1], at[1][0], at[1][1]]);
             for (i, rows) in elements.into_iter().zip(keys.chunks_exact(2)) {
-                let query = bf16_parts(split.target, load_query(split, group, i));
+                let query = bf16_parts(target, load_query(split, group, i));
                 for (part, dots) in query.into_iter().zip(dots_of_parts) {
                     for pair in [0, 2] {
                         let [upper, lower] = [rows[0], rows[1]];
@@ -65,7 +66,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
                 let is_nan = dot.get().ne(dot.get());
                 k.when(is_nan, || dot.set(exact_dot(split, half, position, head)));
                 let dot = dot.get();
-                k.when_else(half.eq(0), || split.scores.store(at, dot), || other.store(at, dot));
+                k.when_else(half.eq(0), || scores.store(at, dot), || other.store(at, dot));
             });
         }
     });
@@ -79,8 +80,8 @@ fn exact_dot<'k>(
     position: Value<'k, u32>,
     head: Value<'k, u32>,
 ) -> Value<'k, f32> {
-    let (k, head_dim) = (split.k, split.head_dim);
-    let (key, query) = (split.keys + split.offset(position), split.new_token.query(head));
+    let BlockSplits { k, head_dim, .. } = *split.block;
+    let (key, query) = (split.keys + split.offset(position), split.block.new_token.query(head));
     let (key, dot) = (Ptr::<u32>::from_address(key), k.var(0.0f32));
     k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
         k.range(first, head_dim.min(first + UNIT_ELEMENTS), 1, |i| {
@@ -93,7 +94,8 @@ fn exact_dot<'k>(
 
 /// Writes the sum of the values, weighted by the exponentials, to the partial result of each head.
 pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
-    let Split { k, lane, warp, old, heads, head_dim, sums: sums_of_units, .. } = *split;
+    let Split { block, old, sums: sums_of_units, .. } = *split;
+    let BlockSplits { k, target, lane, warp, heads, head_dim, .. } = *block;
     let (unit, half) = (warp % UNITS, warp / UNITS);
     let (group, member) = (lane >> 2, lane & 3);
     k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
@@ -110,7 +112,7 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
                 position = position + 1;
                 weight
             });
-            let [high, middle, low] = bf16_parts(split.target, weights);
+            let [high, middle, low] = bf16_parts(target, weights);
             let zero = k.constant(0u32);
             for (element, sums) in sums.iter().enumerate() {
                 // The element of two positions each.
@@ -154,7 +156,7 @@ fn load_eights<'k, const N: usize>(
     rows: Value<'k, u64>,
     at: [[Value<'k, u32>; 2]; N],
 ) -> [[Value<'k, u32>; 4]; N] {
-    let (k, head_dim) = (split.k, split.head_dim);
+    let BlockSplits { k, head_dim, .. } = *split.block;
     let vectors: [Registers<'k, 4, u32>; N] = [(); N].map(|()| registers(&k, 0));
     let each = |load: &dyn Fn(usize, Ptr<'k, u32>, Value<'k, u32>)| {
         for (index, [position, i]) in at.iter().enumerate() {
@@ -188,10 +190,11 @@ fn load_query<'k>(
     head: Value<'k, u32>,
     i: Value<'k, u32>,
 ) -> [Value<'k, f32>; 8] {
-    let query = split.new_token.query(head.min(split.heads.count - 1));
-    let elements: Registers<'k, 8> = registers(&split.k, 0.0);
+    let BlockSplits { k, new_token, heads, head_dim, .. } = *split.block;
+    let query = new_token.query(head.min(heads.count - 1));
+    let elements: Registers<'k, 8> = registers(&k, 0.0);
     for at in [0, 4] {
-        split.k.when((i + at).lt(split.head_dim), || {
+        k.when((i + at).lt(head_dim), || {
             set(&elements[at as usize..], query.load_vec4(i + at));
         });
     }
