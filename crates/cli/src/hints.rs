@@ -18,7 +18,7 @@ enum Form {
     Pairs,
 }
 
-/// Fields of a configuration, and the options that set them.
+/// Fields of a checkpoint, and the options that set them.
 const OPTIONS: [(&str, &str, Form); 41] = [
     ("mode", "--mode", Value),
     ("vocab", "--vocab", Value),
@@ -61,30 +61,6 @@ const OPTIONS: [(&str, &str, Form); 41] = [
     ("eps", "--eps", Value),
     ("weight_decay", "--weight-decay", Value),
     ("max_norm", "--clip", Value),
-];
-
-/// Fields of a configuration that only options set, and these options.
-const OF_FLAGS: [(&str, &str); 20] = [
-    ("batch", "--batch"),
-    ("batch x seq", "--batch and --seq; --grad-accumulation keeps the sequences of a step"),
-    ("interleave", "--interleave"),
-    ("rank", "--rank"),
-    ("alpha", "--alpha"),
-    ("lora_targets", "--lora-targets"),
-    ("lora_layers", "--lora-layers"),
-    ("lora_dropout", "--lora-dropout"),
-    ("lr", "--lr"),
-    ("min_lr", "--min-lr"),
-    ("steps", "--steps and --schedule-steps"),
-    ("warmup", "--warmup"),
-    ("decay_steps", "--decay-steps"),
-    ("beta1", "--beta1"),
-    ("beta2", "--beta2"),
-    ("eps", "--eps"),
-    ("weight_decay", "--weight-decay"),
-    ("clip", "--clip"),
-    ("beta", "--dpo-beta"),
-    ("label_smoothing", "--dpo-label-smoothing"),
 ];
 
 /// The options that determine the data of a run. A checkpoint has only a digest of the data.
@@ -136,9 +112,19 @@ pub(crate) fn of(error: &Error) -> String {
         Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
             "add --mode lora".to_owned()
         }
-        Error::InvalidConfig { field, .. } => match OF_FLAGS.iter().find(|one| one.0 == *field) {
-            Some((_, flags)) => format!("see {flags}"),
-            None => return String::new(),
+        Error::InvalidConfig { field, .. } => match *field {
+            "batch x seq" => {
+                "see --batch and --seq; --grad-accumulation keeps the sequences of a step"
+                    .to_owned()
+            }
+            "steps" => "see --steps and --schedule-steps".to_owned(),
+            "beta" => "see --dpo-beta".to_owned(),
+            "label_smoothing" => "see --dpo-label-smoothing".to_owned(),
+            // Only options of the same name set them.
+            "alpha" | "batch" | "beta1" | "beta2" | "clip" | "decay_steps" | "eps"
+            | "interleave" | "lora_dropout" | "lora_layers" | "lora_targets" | "lr" | "min_lr"
+            | "rank" | "warmup" | "weight_decay" => format!("see --{}", field.replace('_', "-")),
+            _ => return String::new(),
         },
         _ => return String::new(),
     };
