@@ -23,9 +23,9 @@ pub use crate::attention::{
     VALUES_BF16,
 };
 pub use crate::elementwise::{
-    ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, GeGlu, GeGluBackward, SILU,
+    ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, Glu, GluBackward, SILU,
     SILU_BACKWARD, SOFTCAP, SOFTCAP_BACKWARD, SWIGLU, SWIGLU_BACKWARD, Silu, SiluBackward, Softcap,
-    SoftcapBackward, SwiGlu, SwiGluBackward,
+    SoftcapBackward,
 };
 pub use crate::embedding::{
     EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16, Embedding, EmbeddingBackward,

@@ -11,7 +11,7 @@ use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, DevicePtr, DriverError, LaunchConfig, PushKernelArg, sys,
 };
 use cudarc::nvrtc::Ptx;
-use retrograph_kernels::ops::SwiGlu;
+use retrograph_kernels::ops::{GatedActivation, Glu};
 use retrograph_kernels::{Argument, Dispatch, Launch, SmTarget, View, images};
 
 const N: usize = 1000;
@@ -36,7 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (gate_address, _gate) = gate_slice.device_ptr(&stream);
     let (up_address, _up) = up_slice.device_ptr(&stream);
     let (y_address, _y) = y_slice.device_ptr(&stream);
-    let launch = SwiGlu {
+    let launch = Glu {
+        activation: GatedActivation::Silu,
         gate: View::<u64, f32>::new(gate_address, N),
         up: View::<u64, f32>::new(up_address, N),
         out: View::<u64, f32>::new(y_address, N),

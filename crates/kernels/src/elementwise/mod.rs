@@ -18,8 +18,7 @@ pub use activation::{SILU, SILU_BACKWARD, Silu, SiluBackward};
 pub use add::{ADD, Add};
 pub use cast::{CAST, Cast};
 pub use dropout::{DROPOUT, Dropout};
-pub use gated::{GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
-pub use gated::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward};
+pub use gated::{GEGLU, GEGLU_BACKWARD, Glu, GluBackward, SWIGLU, SWIGLU_BACKWARD};
 pub use softcap::{SOFTCAP, SOFTCAP_BACKWARD, Softcap, SoftcapBackward};
 
 use crate::Kernel;

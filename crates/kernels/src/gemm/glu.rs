@@ -1,9 +1,9 @@
 //! Gated linear units in bf16: SwiGLU and GeGLU in the epilogue of a product.
 //!
 //! The epilogue first rounds each product to bf16, so results have the bits of plain products
-//! followed by the elementwise kernel, for example [`SwiGlu`](crate::ops::SwiGlu) or
-//! [`SwiGluBackward`](crate::ops::SwiGluBackward). Fusing saves another read and write of the
-//! largest activations of a layer.
+//! followed by the elementwise kernel, [`Glu`](crate::ops::Glu) or
+//! [`GluBackward`](crate::ops::GluBackward). Fusing saves another read and write of the largest
+//! activations of a layer.
 //!
 //! Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 

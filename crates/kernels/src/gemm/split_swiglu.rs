@@ -19,7 +19,7 @@ pub static SPLIT_SWIGLU_BACKWARD: Kernel =
     });
 
 /// Computes `silu(gate) · up` and splits its rows, with the bits of
-/// [`SwiGlu`](crate::elementwise::SwiGlu) followed by [`Split`](super::Split).
+/// [`Glu`](crate::elementwise::Glu) followed by [`Split`](super::Split).
 #[derive(Clone, Copy, Debug)]
 pub struct SplitSwiGlu<B> {
     /// `[rows, columns]`, read.
@@ -74,7 +74,7 @@ pub struct SplitGradient<B> {
 }
 
 /// Computes the gradients of gate and up and splits their rows, with the bits of
-/// [`SwiGluBackward`](crate::elementwise::SwiGluBackward) followed by [`Split`](super::Split).
+/// [`GluBackward`](crate::elementwise::GluBackward) followed by [`Split`](super::Split).
 #[derive(Clone, Copy, Debug)]
 pub struct SplitSwiGluBackward<B> {
     /// `[rows, columns]`, read.

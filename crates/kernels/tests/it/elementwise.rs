@@ -5,7 +5,7 @@ use retrograph_kernels::elementwise::reference::silu::{
     silu, silu_backward, swiglu, swiglu_backward,
 };
 use retrograph_kernels::ops::{
-    Add, Cast, Output, RmsNorm, Silu, SiluBackward, SwiGlu, SwiGluBackward, TensorView,
+    Add, Cast, GatedActivation, Glu, GluBackward, Output, RmsNorm, Silu, SiluBackward, TensorView,
 };
 use retrograph_kernels::{DType, KernelError, Launch, View};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
@@ -91,9 +91,10 @@ fn silu_gradient(x: &[f32], grad_out: &[f32]) -> Vec<f32> {
 }
 
 fn swiglu_gradients(gate: &[f32], up: &[f32], grad_out: &[f32]) -> Vec<Vec<f32>> {
+    let activation = GatedActivation::Silu;
     run(&[gate, up, grad_out], 2, |i, o| {
         let (gate, up, grad_out) = (i[0], i[1], i[2]);
-        SwiGluBackward { gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
+        GluBackward { activation, gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
     })
 }
 
@@ -136,7 +137,9 @@ fn swiglu_matches_its_reference_from_1e_minus_30_to_1e30() {
     let mut data = Data::new("swiglu");
     for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
         let (gate, up) = (data.uniform(len, 12.0), data.uniform(len, scale));
-        let launch = |i: &[F32], o: &[F32]| SwiGlu { gate: i[0], up: i[1], out: o[0] }.launch();
+        let activation = GatedActivation::Silu;
+        let launch =
+            |i: &[F32], o: &[F32]| Glu { activation, gate: i[0], up: i[1], out: o[0] }.launch();
         let actual = run(&[&gate, &up], 1, launch).remove(0);
         let expected = swiglu(&doubles(&gate), &doubles(&up));
         Tolerance::relative(1e-6).check(&actual, &expected, "swiglu");
@@ -222,8 +225,9 @@ pub(crate) fn gated_from_bf16_is_within_its_bound(
 #[test]
 fn swiglu_from_bf16_is_within_its_bound_of_swiglu_from_the_same_numbers() {
     let launches = |[gate, up, grad_out]: [Bf16; 3], [out, grad_gate, grad_up]: [F32; 3]| {
-        let backward = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
-        [SwiGlu { gate, up, out }.launch(), backward.launch()]
+        let activation = GatedActivation::Silu;
+        let backward = GluBackward { activation, gate, up, grad_out, grad_gate, grad_up };
+        [Glu { activation, gate, up, out }.launch(), backward.launch()]
     };
     gated_from_bf16_is_within_its_bound("swiglu in bf16", 2f64.powi(-18), launches, |x| {
         let sigmoid = 1.0 / (1.0 + (-x).exp());
@@ -237,7 +241,8 @@ fn swiglu_refuses_inputs_of_two_types() {
     let device = Device::new();
     let [gate, out] = [0; 2].map(|_| device.unwritten(8));
     let up = TensorView::Bf16(device.upload(&[bf16::ONE; 8]));
-    let mixed = SwiGlu { gate: TensorView::F32(gate), up, out };
+    let (activation, gate) = (GatedActivation::Silu, TensorView::F32(gate));
+    let mixed = Glu { activation, gate, up, out };
     let error = mixed.launch().unwrap_err();
     let expected = matches!(error, KernelError::UnsupportedDType { dtype: DType::Bf16, .. });
     assert!(expected, "{error}");
@@ -308,11 +313,12 @@ fn results_in_bf16_are_those_in_f32_rounded() {
         a.iter_mut().zip(EDGES).for_each(|(a, edge)| *a = edge);
         let [a, b, c] = [a, b, c].map(|values| device.upload(&values));
         let scratch = device.unwritten(len);
-        rounds(&device, len, &|out| SwiGlu { gate: a, up: b, out }.launch());
+        let activation = GatedActivation::Silu;
+        rounds(&device, len, &|out| Glu { activation, gate: a, up: b, out }.launch());
         rounds(&device, len, &|out| Add { a, b, out }.launch());
         rounds(&device, len, &|to| {
             let (gate, up, grad_out, grad_up) = (a, b, c, Output::F32(scratch));
-            SwiGluBackward { gate, up, grad_out, grad_gate: to, grad_up }.launch()
+            GluBackward { activation, gate, up, grad_out, grad_gate: to, grad_up }.launch()
         });
         let y = device.upload(&vec![bf16::MAX; len]);
         device.run(&Cast { x: b, y }.launch().unwrap());

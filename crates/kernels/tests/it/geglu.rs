@@ -6,7 +6,7 @@ use half::bf16;
 use retrograph_kernels::elementwise::reference::gelu::{
     geglu, geglu_backward, gelu, gelu_derivative,
 };
-use retrograph_kernels::ops::{GeGlu, GeGluBackward};
+use retrograph_kernels::ops::{GatedActivation, Glu, GluBackward};
 use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles};
 
 use crate::elementwise::{
@@ -21,14 +21,17 @@ fn tolerance(scale: f32) -> Tolerance {
 }
 
 fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
-    let launch = |i: &[F32], o: &[F32]| GeGlu { gate: i[0], up: i[1], out: o[0] }.launch();
+    let activation = GatedActivation::GeluTanh;
+    let launch =
+        |i: &[F32], o: &[F32]| Glu { activation, gate: i[0], up: i[1], out: o[0] }.launch();
     run(&[gate, up], 1, launch).remove(0)
 }
 
 fn gradients(gate: &[f32], up: &[f32], grad_out: &[f32]) -> Vec<Vec<f32>> {
+    let activation = GatedActivation::GeluTanh;
     run(&[gate, up, grad_out], 2, |i, o| {
         let (gate, up, grad_out) = (i[0], i[1], i[2]);
-        GeGluBackward { gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
+        GluBackward { activation, gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
     })
 }
 
@@ -77,8 +80,9 @@ fn geglu_backward_matches_its_reference_and_differences() {
 #[test]
 fn geglu_from_bf16_is_within_its_bound_of_geglu_from_the_same_numbers() {
     let launches = |[gate, up, grad_out]: [Bf16; 3], [out, grad_gate, grad_up]: [F32; 3]| {
-        let backward = GeGluBackward { gate, up, grad_out, grad_gate, grad_up };
-        [GeGlu { gate, up, out }.launch(), backward.launch()]
+        let activation = GatedActivation::GeluTanh;
+        let backward = GluBackward { activation, gate, up, grad_out, grad_gate, grad_up };
+        [Glu { activation, gate, up, out }.launch(), backward.launch()]
     };
     gated_from_bf16_is_within_its_bound("geglu in bf16", 2f64.powi(-15), launches, |x| {
         let z = (8.0 / PI).sqrt() * (x + 0.044_715 * x.powi(3));
@@ -93,8 +97,8 @@ fn geglu_from_bf16_is_within_its_bound_of_geglu_from_the_same_numbers() {
     let values = [16.0, 17.0, 1e4, 1e30, -16.0, -17.0, -1e4, -1e30].map(bf16::from_f32);
     let ones = device.upload(&[bf16::ONE; 8]);
     let [grad_gate, grad_up] = [0; 2].map(|_| device.unwritten(8));
-    let gate = device.upload(&values);
-    let backward = GeGluBackward { gate, up: ones, grad_out: ones, grad_gate, grad_up };
+    let (activation, gate) = (GatedActivation::GeluTanh, device.upload(&values));
+    let backward = GluBackward { activation, gate, up: ones, grad_out: ones, grad_gate, grad_up };
     device.run(&backward.launch().unwrap());
     assert_eq!(device.download(grad_gate), [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
 }

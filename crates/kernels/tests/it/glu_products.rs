@@ -4,8 +4,8 @@ use retrograph_kernel_abi::gemm::{GLU, GLU_BACKWARD};
 use retrograph_kernels::elementwise::reference::gelu::geglu;
 use retrograph_kernels::elementwise::reference::silu::swiglu;
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradOperands, DgradSum, Fprop, GatedActivation, GeGlu, GeGluBackward, GemmShape,
-    GluDgrad, GluFprop, SwiGlu, SwiGluBackward,
+    DType, Dgrad, DgradOperands, DgradSum, Fprop, GatedActivation, GemmShape, Glu, GluBackward,
+    GluDgrad, GluFprop,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use retrograph_test_support::numbers::Data;
@@ -92,11 +92,7 @@ impl Forward {
             let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
             device.run(&product.launch_in(DType::Bf16).unwrap());
         }
-        let glu = match self.activation {
-            GatedActivation::Silu => SwiGlu { gate, up, out }.launch(),
-            GatedActivation::GeluTanh => GeGlu { gate, up, out }.launch(),
-        };
-        device.run(&glu.unwrap());
+        device.run(&Glu { activation: self.activation, gate, up, out }.launch().unwrap());
         bits(device, &results)
     }
 }
@@ -161,16 +157,9 @@ impl Backward {
         device.run(&product.unwrap());
         let results = [(); 2].map(|()| unwritten(device, self.len()));
         let [grad_gate, grad_up] = results.map(|result| result.slice(0..self.len()));
-        let grad_out = grad;
-        let glu = match self.activation {
-            GatedActivation::Silu => {
-                SwiGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
-            }
-            GatedActivation::GeluTanh => {
-                GeGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
-            }
-        };
-        device.run(&glu.unwrap());
+        let (activation, grad_out) = (self.activation, grad);
+        let glu = GluBackward { activation, gate, up, grad_out, grad_gate, grad_up };
+        device.run(&glu.launch().unwrap());
         bits(device, &results)
     }
 }

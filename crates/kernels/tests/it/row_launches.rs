@@ -3,8 +3,8 @@
 use half::bf16;
 use retrograph_kernels::ops::{
     AdamW, AdamWTensor, Add, ClipFactor, ClipGrads, ColumnSum, Decay, Embedding, EmbeddingBackward,
-    GradNormPartials, LrSchedule, Mean, Output, ResidualAdd, RmsNorm, RmsNormBackward,
-    RmsNormGammaReduce, Silu, SplitMatrix, SwiGluBackward, TensorView, grad_norm_partials_len,
+    GatedActivation, GluBackward, GradNormPartials, LrSchedule, Mean, Output, ResidualAdd, RmsNorm,
+    RmsNormBackward, RmsNormGammaReduce, Silu, SplitMatrix, TensorView, grad_norm_partials_len,
 };
 use retrograph_kernels::{Access, Argument, Cell, FoundSizes, KernelError, Launch, SmTarget, View};
 
@@ -158,7 +158,8 @@ fn elementwise_operands_need_equal_lengths() {
     let [gate, up, grad_out, grad_gate] =
         ["gate", "up", "grad_out", "grad_gate"].map(|name| view(name, 3));
     let grad_up = view("grad_up", 2);
-    let backward = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
+    let activation = GatedActivation::Silu;
+    let backward = GluBackward { activation, gate, up, grad_out, grad_gate, grad_up };
     assert_eq!(refused(backward.launch()), "grad_up");
 }
 

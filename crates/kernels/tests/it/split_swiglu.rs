@@ -3,7 +3,8 @@
 use half::f16;
 use retrograph_kernels::elementwise::reference::silu;
 use retrograph_kernels::ops::{
-    Split, SplitGradient, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, SwiGlu, SwiGluBackward,
+    GatedActivation, Glu, GluBackward, Split, SplitGradient, SplitMatrix, SplitSwiGlu,
+    SplitSwiGluBackward,
 };
 use retrograph_kernels::{KernelError, Launch, View};
 use retrograph_test_support::numbers::{Data, doubles, same_bits};
@@ -69,7 +70,9 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
         let inputs = [(); 2].map(|()| values(&mut data, sizes));
         let [gate, up] = inputs.each_ref().map(|values| device.upload(values));
         let expected = device.unwritten(rows * columns);
-        device.run(&SwiGlu { gate, up, out: expected }.launch().unwrap());
+        device.run(
+            &Glu { activation: GatedActivation::Silu, gate, up, out: expected }.launch().unwrap(),
+        );
         let expected_split = split(&device, expected, None, sizes);
         for writes in [true, false] {
             let out = writes.then(|| device.unwritten(rows * columns));
@@ -128,7 +131,8 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
         let [gate, up, grad_out] = inputs.each_ref().map(|values| device.upload(values));
         let expected = [(); 2].map(|()| device.unwritten(rows * columns));
         let [grad_gate, grad_up] = expected;
-        let launch = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
+        let activation = GatedActivation::Silu;
+        let launch = GluBackward { activation, gate, up, grad_out, grad_gate, grad_up };
         device.run(&launch.launch().unwrap());
         // Gate and up have different column scales.
         let column_scales = [60.0, 24.0].map(|range: f32| {

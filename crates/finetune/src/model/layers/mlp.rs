@@ -1,7 +1,7 @@
 //! The gated MLP: `down(activation(gate(x)) · up(x))`.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward, TensorView};
+use retrograph_kernels::ops::{Glu, GluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input, OutputGradient};
@@ -152,14 +152,12 @@ impl Mlp {
             let inner = linear::split_swiglu(builder, &self.down.projection, inputs)?;
             return Ok((Some([gate, up]), inner));
         }
-        let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
+        let (activation, gate_out, up_out) =
+            (self.activation, gate.y.narrowest(), up.y.narrowest());
         let dtypes = self.down.projection.dtypes;
         let inner = Activation::transient(builder, "out", gate_out.len(), dtypes);
         let out = inner.written();
-        builder.launch(match self.activation {
-            GatedActivation::Silu => SwiGlu { gate: gate_out, up: up_out, out }.launch(),
-            GatedActivation::GeluTanh => GeGlu { gate: gate_out, up: up_out, out }.launch(),
-        })?;
+        builder.launch(Glu { activation, gate: gate_out, up: up_out, out }.launch())?;
         Ok((Some([gate, up]), inner.into()))
     }
 
@@ -243,16 +241,15 @@ impl Mlp {
         let len = grad_inner.len();
         let grad_gate = Activation::transient(builder, "grad_gate", len, self.gate.grad_dtypes);
         let grad_up = Activation::transient(builder, "grad_up", len, self.up.grad_dtypes);
-        let (gate, up, grad_out) = (gate.narrowest(), up.narrowest(), grad_inner);
-        let written = [grad_gate.written(), grad_up.written()];
-        builder.launch(match (self.activation, written) {
-            (GatedActivation::Silu, [grad_gate, grad_up]) => {
-                SwiGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
-            }
-            (GatedActivation::GeluTanh, [grad_gate, grad_up]) => {
-                GeGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
-            }
-        })?;
+        let glu = GluBackward {
+            activation: self.activation,
+            gate: gate.narrowest(),
+            up: up.narrowest(),
+            grad_out: grad_inner,
+            grad_gate: grad_gate.written(),
+            grad_up: grad_up.written(),
+        };
+        builder.launch(glu.launch())?;
         Ok([grad_gate, grad_up].map(Into::into))
     }
 }
