@@ -3,7 +3,7 @@
 use super::access::LaneFault;
 use super::access::{Memories, read_element};
 use super::fault::FaultKind;
-use super::program::{Access, Width};
+use super::program::Access;
 
 /// The maximum length of a string, in bytes.
 const MAX_STRING_BYTES: usize = 1 << 12;
@@ -16,18 +16,7 @@ pub(super) struct LaneMemory<'m, 'a> {
 
 impl LaneMemory<'_, '_> {
     fn read(&self, address: u64, bytes: u32) -> Result<u64, LaneFault> {
-        let access = Access {
-            space: None,
-            bytes,
-            count: 1,
-            align: 0,
-            signed: false,
-            value: Width::Double,
-            address: Width::Double,
-            offset: 0,
-            strong: false,
-            reaches_cluster: false,
-        };
+        let access = Access::generic(bytes);
         let from = self.memories.resolve(&access, self.lane, address);
         let from = from.map_err(|kind| (kind, self.lane as u32))?;
         // SAFETY: `resolve` proved the bytes.

@@ -80,6 +80,24 @@ pub(super) struct Access {
     pub(super) reaches_cluster: bool,
 }
 
+impl Access {
+    /// One element of `bytes` at a generic address.
+    pub(super) const fn generic(bytes: u32) -> Self {
+        Self {
+            space: None,
+            bytes,
+            count: 1,
+            align: 0,
+            signed: false,
+            value: Width::Double,
+            address: Width::Double,
+            offset: 0,
+            strong: false,
+            reaches_cluster: false,
+        }
+    }
+}
+
 /// The operation of an atomic instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AtomicOperation {

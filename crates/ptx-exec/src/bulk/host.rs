@@ -6,7 +6,7 @@ use super::extent::Extent;
 use super::undefined;
 use crate::access::{Memories, locate};
 use crate::fault::FaultKind;
-use crate::program::{Access, Width};
+use crate::program::Access;
 use crate::races::AccessKind;
 use crate::tensor_map::{MAX_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 use crate::undefined::ProxyMisuse;
@@ -75,18 +75,7 @@ pub(super) fn box_of(
     if !address.is_multiple_of(64) {
         return undefined(ProxyMisuse::MapAlignment { address });
     }
-    let access = Access {
-        space: None,
-        bytes: 64,
-        count: 1,
-        align: 0,
-        signed: false,
-        value: Width::Double,
-        address: Width::Double,
-        offset: 0,
-        strong: false,
-        reaches_cluster: false,
-    };
+    let access = Access::generic(64);
     let mut raw = [0; TENSOR_MAP_BYTES];
     for half in 0..2 {
         let from = memories.resolve(&access, 0, address + 64 * half)?;

@@ -340,15 +340,10 @@ impl<'a> Decoder<'a> {
     pub(super) fn access_in_frame(&mut self, offset: i64, ty: Type, value: VirtualRegister) -> u32 {
         self.accesses.push(Access {
             space: Some(StateSpace::Local),
-            bytes: ty.size(),
-            count: 1,
-            align: 0,
             signed: ty.is_signed(),
-            strong: false,
-            reaches_cluster: false,
             value: self.width(value),
-            address: Width::Double,
             offset,
+            ..Access::generic(ty.size())
         });
         self.accesses.len() as u32 - 1
     }

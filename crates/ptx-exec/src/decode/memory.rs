@@ -261,20 +261,6 @@ impl Decoder<'_> {
             return Err("a predicate as an address".to_owned());
         }
         let value = Width::Word;
-        Ok((
-            register,
-            Access {
-                space,
-                bytes: 0,
-                count: 1,
-                align: 0,
-                signed: false,
-                value,
-                address,
-                offset,
-                strong: false,
-                reaches_cluster: false,
-            },
-        ))
+        Ok((register, Access { space, value, address, offset, ..Access::generic(0) }))
     }
 }

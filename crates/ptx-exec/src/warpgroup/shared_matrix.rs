@@ -22,15 +22,9 @@ const ELEMENTS: usize = 8;
 
 const ACCESS: Access = Access {
     space: Some(StateSpace::Shared),
-    bytes: PIECE,
-    count: 1,
-    align: 0,
-    signed: false,
     value: Width::Word,
     address: Width::Word,
-    offset: 0,
-    strong: false,
-    reaches_cluster: false,
+    ..Access::generic(PIECE)
 };
 
 /// A matrix in shared memory.
