@@ -27,35 +27,40 @@ pub(super) struct LaunchRequest {
 }
 
 impl LaunchRequest {
-    /// The launch of kernel node parameters.
-    pub(super) fn of_node(given: &CUDA_KERNEL_NODE_PARAMS) -> Self {
-        // SAFETY: like arguments, the pointers in node parameters are null or valid during the call
-        // for one element per kernel parameter.
-        let (parameters, extra) = unsafe { (given.kernelParams.admit(), given.extra.admit()) };
+    /// A launch without parameters and attributes.
+    pub(super) fn new(
+        function: CUfunction,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+    ) -> Self {
         Self {
-            function: given.func,
-            grid: [given.gridDimX, given.gridDimY, given.gridDimZ],
-            block: [given.blockDimX, given.blockDimY, given.blockDimZ],
-            shared_bytes: given.sharedMemBytes,
-            parameters,
-            extra,
-            cluster: None,
-            is_cooperative: false,
-        }
-    }
-
-    /// The geometry of a launch configuration, without function, parameters and attributes.
-    pub(super) fn of_config(given: &CUlaunchConfig) -> Self {
-        Self {
-            function: CUfunction::NULL,
-            grid: [given.gridDimX, given.gridDimY, given.gridDimZ],
-            block: [given.blockDimX, given.blockDimY, given.blockDimZ],
-            shared_bytes: given.sharedMemBytes,
+            function,
+            grid,
+            block,
+            shared_bytes,
             parameters: Out::NULL,
             extra: Out::NULL,
             cluster: None,
             is_cooperative: false,
         }
+    }
+
+    /// The launch of kernel node parameters.
+    pub(super) fn of_node(given: &CUDA_KERNEL_NODE_PARAMS) -> Self {
+        // SAFETY: like arguments, the pointers in node parameters are null or valid during the call
+        // for one element per kernel parameter.
+        let (parameters, extra) = unsafe { (given.kernelParams.admit(), given.extra.admit()) };
+        let grid = [given.gridDimX, given.gridDimY, given.gridDimZ];
+        let block = [given.blockDimX, given.blockDimY, given.blockDimZ];
+        Self { parameters, extra, ..Self::new(given.func, grid, block, given.sharedMemBytes) }
+    }
+
+    /// The geometry of a launch configuration, without function, parameters and attributes.
+    pub(super) fn of_config(given: &CUlaunchConfig) -> Self {
+        let grid = [given.gridDimX, given.gridDimY, given.gridDimZ];
+        let block = [given.blockDimX, given.blockDimY, given.blockDimZ];
+        Self::new(CUfunction::NULL, grid, block, given.sharedMemBytes)
     }
 }
 
@@ -77,17 +82,8 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let (cluster, is_cooperative) = (None, false);
-        let request = LaunchRequest {
-            function,
-            grid,
-            block,
-            shared_bytes,
-            parameters,
-            extra,
-            cluster,
-            is_cooperative,
-        };
+        let request = LaunchRequest::new(function, grid, block, shared_bytes);
+        let request = LaunchRequest { parameters, extra, ..request };
         self.launch_request(stream, &request)?;
         self.invalidate_legacy(function);
         Ok(())
@@ -166,17 +162,8 @@ impl State {
     ) -> Call {
         let grid = [grid_x, grid_y, grid_z];
         let block = [block_x, block_y, block_z];
-        let (extra, cluster, is_cooperative) = (Out::NULL, None, true);
-        let request = LaunchRequest {
-            function,
-            grid,
-            block,
-            shared_bytes,
-            parameters,
-            extra,
-            cluster,
-            is_cooperative,
-        };
+        let request = LaunchRequest::new(function, grid, block, shared_bytes);
+        let request = LaunchRequest { parameters, is_cooperative: true, ..request };
         self.launch_request(stream, &request)
     }
 

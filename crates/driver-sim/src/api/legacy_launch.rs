@@ -173,17 +173,9 @@ impl State {
             std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END_AS_INT),
         ];
         let [width, height] = grid.map(|size| u32::try_from(size).unwrap_or(0));
-        let request = LaunchRequest {
-            function,
-            grid: [width, height, 1],
-            block,
-            shared_bytes,
-            parameters: Out::NULL,
-            // SAFETY: the list, the block and its size live until the call has copied them.
-            extra: unsafe { extra.as_mut_ptr().admit() },
-            cluster: None,
-            is_cooperative: false,
-        };
+        let request = LaunchRequest::new(function, [width, height, 1], block, shared_bytes);
+        // SAFETY: the list, the block and its size live until the call has copied them.
+        let request = LaunchRequest { extra: unsafe { extra.as_mut_ptr().admit() }, ..request };
         // Other launches with such a grid invalidate a capture.
         check_geometry(&request).map_err(|_| invalid(Rule::LegacyGrid))?;
         self.launch_request(stream, &request)
