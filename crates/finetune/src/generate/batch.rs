@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::request::{Request, Sampling};
 use super::ring::{AHEAD, Ring};
+use super::tokens::Sequence;
 use super::workload::Step;
 use super::{Generator, GeneratorOptions};
 use crate::error::{Error, Result};
@@ -52,25 +53,6 @@ pub struct GenerationBatch {
     /// For each copy in the ring, the slots for which it has a new token.
     in_flight: VecDeque<Vec<usize>>,
     device_ms: Option<f32>,
-}
-
-/// A sequence in a slot.
-#[derive(Debug)]
-struct Sequence {
-    sampling: Sampling,
-    ends: Vec<u32>,
-    prompt: usize,
-    /// Maximum tokens to return.
-    limit: usize,
-    enqueued: usize,
-    handed_out: usize,
-}
-
-impl Sequence {
-    /// Returns the position of the token of the next step; `None` if all steps are enqueued.
-    fn next_position(&self) -> Option<usize> {
-        (self.enqueued < self.limit).then(|| self.prompt + self.enqueued - 1)
-    }
 }
 
 /// The result of a step for a sequence.
@@ -145,22 +127,13 @@ impl GenerationBatch {
         let slot = self.free_slot().ok_or(Error::NoFreeSlot { slots })?;
         let generator = &mut self.generator;
         generator.require(request)?;
-        let prompt = request.prompt.len();
-        let limit = request.max_tokens.min(generator.capacity - prompt);
-        let mut sequence = Sequence {
-            sampling: request.sampling,
-            ends: request.eos.to_vec(),
-            prompt,
-            limit,
-            enqueued: 0,
-            handed_out: 0,
-        };
-        if limit > 0 {
+        let mut sequence = Sequence::new(request, generator.capacity);
+        if sequence.limit > 0 {
             generator.prefill(request)?;
             let Generator { programs, several, stream, .. } = &*generator;
             let several = several.iter().flat_map(|several| several.each());
             for (to, from) in several.zip(programs.each()) {
-                to.workload().take_over(stream, from.workload(), prompt, slot)?;
+                to.workload().take_over(stream, from.workload(), sequence.prompt, slot)?;
             }
             sequence.enqueued = 1;
             self.send(vec![slot])?;

@@ -12,16 +12,42 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Tokens<'a> {
     generator: &'a mut Generator,
-    sampling: Sampling,
-    ends: Vec<u32>,
-    prompt: usize,
-    /// Maximum tokens to return.
-    limit: usize,
-    enqueued: usize,
-    handed_out: usize,
+    sequence: Sequence,
     ended_by: Option<u32>,
     over: bool,
     device_ms: Option<f32>,
+}
+
+/// The progress of a text.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) sampling: Sampling,
+    pub(super) ends: Vec<u32>,
+    pub(super) prompt: usize,
+    /// Maximum tokens to return.
+    pub(super) limit: usize,
+    pub(super) enqueued: usize,
+    pub(super) handed_out: usize,
+}
+
+impl Sequence {
+    /// The sequence of a request, which must fit into `capacity` positions with at least one token.
+    pub(super) fn new(request: &Request<'_>, capacity: usize) -> Self {
+        let prompt = request.prompt.len();
+        Self {
+            sampling: request.sampling,
+            ends: request.eos.to_vec(),
+            prompt,
+            limit: request.max_tokens.min(capacity - prompt),
+            enqueued: 0,
+            handed_out: 0,
+        }
+    }
+
+    /// Returns the position of the token of the next step; `None` if all steps are enqueued.
+    pub(super) fn next_position(&self) -> Option<usize> {
+        (self.enqueued < self.limit).then(|| self.prompt + self.enqueued - 1)
+    }
 }
 
 impl Generator {
@@ -86,20 +112,9 @@ impl<'a> Tokens<'a> {
     /// Runs the prefill, which samples the first token.
     fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
-        let prompt = request.prompt.len();
-        let limit = request.max_tokens.min(generator.capacity - prompt);
-        let mut tokens = Self {
-            generator,
-            sampling: request.sampling,
-            ends: request.eos.to_vec(),
-            prompt,
-            limit,
-            enqueued: 0,
-            handed_out: 0,
-            ended_by: None,
-            over: limit == 0,
-            device_ms: None,
-        };
+        let sequence = Sequence::new(request, generator.capacity);
+        let over = sequence.limit == 0;
+        let mut tokens = Self { generator, sequence, ended_by: None, over, device_ms: None };
         if !tokens.over {
             tokens.generator.prefill(request)?;
             tokens.send()?;
@@ -111,16 +126,16 @@ impl<'a> Tokens<'a> {
     fn send(&mut self) -> Result<()> {
         let Generator { ring, stream, programs, .. } = &mut *self.generator;
         ring.push(stream, programs.replayed().workload().sampled())?;
-        self.enqueued += 1;
+        self.sequence.enqueued += 1;
         Ok(())
     }
 
     /// Starts steps until the ring is full.
     fn run_ahead(&mut self) -> Result<()> {
-        while self.enqueued < self.limit && !self.generator.ring.is_full() {
+        while !self.generator.ring.is_full() {
+            let Some(position) = self.sequence.next_position() else { break };
             // The step reads the token that the previous step sampled.
-            let position = self.prompt + self.enqueued - 1;
-            let sampling = self.sampling.words(position + 1);
+            let sampling = self.sequence.sampling.words(position + 1);
             let positions = &[position as u32];
             let Generator { programs, stream, .. } = &mut *self.generator;
             programs.run(stream, Step { tokens: &[], positions, sampling: &sampling })?;
@@ -135,14 +150,14 @@ impl<'a> Tokens<'a> {
         let [token, status] = words[0];
         self.device_ms = elapsed;
         if status != 0 {
-            let position = self.prompt + self.handed_out;
+            let position = self.sequence.prompt + self.sequence.handed_out;
             return Err(Error::LogitsNotFinite { position });
         }
-        if self.ends.contains(&token) {
+        if self.sequence.ends.contains(&token) {
             self.ended_by = Some(token);
             return Ok(None);
         }
-        self.handed_out += 1;
+        self.sequence.handed_out += 1;
         Ok(Some(token))
     }
 
