@@ -215,6 +215,17 @@ fn fused(lora: LoraConfig) -> TrainingConfig {
     config
 }
 
+/// Checks that `adapter` has the values of all trained parameters.
+pub(crate) fn has_trained_values(adapter: &mut Adapter, trainer: &Trainer) {
+    let config = trainer.config();
+    let parameters = inventory(&config.model, config.mode);
+    adapter.require(&parameters).unwrap();
+    for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
+        let values = trainer.state().values(trainer.stream(), &parameter.name).unwrap().unwrap();
+        assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
+    }
+}
+
 #[test]
 fn updates_of_fused_projections_are_blocks_of_one_update_and_are_read_back() {
     let (device, folder) = (device(), tempfile::tempdir().unwrap());
@@ -228,12 +239,7 @@ fn updates_of_fused_projections_are_blocks_of_one_update_and_are_read_back() {
         first.export_adapter(output(&place)).unwrap();
         let mut adapter = Adapter::open(&place).unwrap();
         assert_eq!(adapter.lora(), lora);
-        let parameters = inventory(&config.model, config.mode);
-        adapter.require(&parameters).unwrap();
-        for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
-            let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
-            assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
-        }
+        has_trained_values(&mut adapter, &first);
     }
 }
 
@@ -277,12 +283,7 @@ fn layers_and_patterns_are_written_and_read_back() {
             let apart = (found.alpha - expected.alpha).abs();
             assert!(found.rank == expected.rank && apart <= 1e-6 * expected.alpha, "{module}");
         }
-        let parameters = inventory(&config.model, config.mode);
-        adapter.require(&parameters).unwrap();
-        for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
-            let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
-            assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
-        }
+        has_trained_values(&mut adapter, &first);
     }
 }
 

@@ -4,7 +4,7 @@ use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Error, GatedActivation, GenerationPlan, GeneratorOptions, Mode, ModelConfig, Precision,
-    Request, RopeScaling, Sampling, SlidingWindow, Source, TrainingConfig,
+    Request, Sampling, Source, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Policy};
@@ -12,7 +12,9 @@ use retrograph_test_support::with;
 
 use crate::device::device;
 use crate::dora::DORA;
-use crate::generation::{generator_on, is_greedy, is_nearly_greedy, prompt};
+use crate::generation::{
+    generator_on, is_greedy, is_nearly_greedy, llama3, prompt, qwen3, windowed,
+};
 use crate::golden::{config, weights};
 use crate::models::LORA;
 
@@ -97,29 +99,17 @@ fn alone(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
     asked.iter().map(|one| run(batch, std::slice::from_ref(one)).remove(0)).collect()
 }
 
-fn qwen3(model: &mut ModelConfig) {
-    (model.head_dim, model.qkv_bias, model.qk_norm, model.tie_word_embeddings) =
-        (Some(10), false, true, false);
-}
-
-fn llama3(model: &mut ModelConfig) {
-    let scaling = RopeScaling::Llama3 {
-        factor: 8.0,
-        low_freq_factor: 1.0,
-        high_freq_factor: 4.0,
-        original_max_position_embeddings: 27.0,
-    };
-    (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
-    model.sliding_window = Some(SlidingWindow::new(7, 1));
-}
-
 #[test]
 fn sequences_have_the_same_tokens_as_alone() {
     let asked = asked();
+    let windowed_llama3 = |model: &mut ModelConfig| {
+        llama3(model);
+        windowed(model);
+    };
     let capped = |model: &mut ModelConfig| model.attention_softcap = Some(0.75);
     for (change, mode) in [
         (qwen3 as fn(&mut ModelConfig), Mode::Full),
-        (llama3, LORA),
+        (windowed_llama3, LORA),
         (capped, LORA),
         (|_| (), Mode::Lora(DORA)),
     ] {

@@ -10,6 +10,7 @@ use retrograph_finetune::{
 };
 use retrograph_runtime::{Operation, OperationKind};
 
+use crate::adapters::has_trained_values;
 use crate::device::device;
 use crate::models::{bits, config, train, trainer};
 
@@ -135,12 +136,7 @@ fn an_adapter_with_magnitudes_is_read_back() {
         first.export_adapter(AdapterOutput { folder: &place, base: None }).unwrap();
         let mut adapter = Adapter::open(&place).unwrap();
         assert_eq!(adapter.lora(), lora);
-        let parameters = inventory(&config.model, config.mode);
-        adapter.require(&parameters).unwrap();
-        for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
-            let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
-            assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
-        }
+        has_trained_values(&mut adapter, &first);
         // Without the option, magnitudes are unexpected.
         let path = place.join("adapter_config.json");
         let text = std::fs::read_to_string(&path).unwrap();

@@ -23,12 +23,12 @@ fn model(change: impl Fn(&mut ModelConfig), mode: Mode) -> TrainingConfig {
     config
 }
 
-fn qwen3(model: &mut ModelConfig) {
+pub(crate) fn qwen3(model: &mut ModelConfig) {
     (model.head_dim, model.qkv_bias, model.qk_norm, model.tie_word_embeddings) =
         (Some(10), false, true, false);
 }
 
-fn llama3(model: &mut ModelConfig) {
+pub(crate) fn llama3(model: &mut ModelConfig) {
     let scaling = RopeScaling::Llama3 {
         factor: 8.0,
         low_freq_factor: 1.0,
@@ -39,7 +39,7 @@ fn llama3(model: &mut ModelConfig) {
 }
 
 /// A window in the second layer of two.
-fn windowed(model: &mut ModelConfig) {
+pub(crate) fn windowed(model: &mut ModelConfig) {
     model.sliding_window = Some(SlidingWindow::new(7, 1));
 }
 

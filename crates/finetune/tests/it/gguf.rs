@@ -20,7 +20,7 @@ use retrograph_finetune::{
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
-use crate::small_tokenizer;
+use crate::small_tokenizer::{self, added_tokens};
 
 pub(crate) type Reader = GGUFFileReader<BufReader<File>>;
 
@@ -397,21 +397,15 @@ fn the_tokenizer_and_its_chat_template_are_in_the_metadata() {
 
 /// A tokenizer of SentencePiece: spaces are `▁`, unknown characters become bytes.
 pub(crate) fn sentence_piece() -> Value {
-    let special = ["<unk>", "<s>", "</s>"].map(str::to_owned);
+    let special = ["<unk>", "<s>", "</s>"];
     let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
     let words = ["▁", "a", "b", "ab", "▁ab"].map(str::to_owned);
-    let tokens = special.iter().cloned().chain(bytes).chain(words);
+    let tokens = special.map(str::to_owned).into_iter().chain(bytes).chain(words);
     let vocab: serde_json::Map<String, Value> =
         tokens.zip(0..).map(|(text, id)| (text, id.into())).collect();
-    let added = special.iter().zip(0..).map(|(token, id)| {
-        json!({
-            "id": id, "content": token, "special": true, "single_word": false, "lstrip": false,
-            "rstrip": false, "normalized": false,
-        })
-    });
     json!({
         "version": "1.0",
-        "added_tokens": added.collect::<Vec<_>>(),
+        "added_tokens": added_tokens(&special, 0),
         "normalizer": { "type": "Sequence", "normalizers": [
             { "type": "Prepend", "prepend": "▁" },
             { "type": "Replace", "pattern": { "String": " " }, "content": "▁" },

@@ -21,20 +21,25 @@ fn alphabet() -> Vec<char> {
     printed.into_iter().flatten().chain(others).collect()
 }
 
-/// A byte-level tokenizer with the given special tokens, which have the numbers from [`PLAIN`] on.
-pub(crate) fn tokenizer(special: &[&str]) -> Value {
-    let merged = MERGES.iter().map(|[left, right]| format!("{left}{right}"));
-    let words = alphabet().into_iter().map(String::from).chain(merged);
-    let vocab: Map<String, Value> = words.zip(0..).map(|(word, id)| (word, id.into())).collect();
-    let added = special.iter().zip(PLAIN..).map(|(token, id)| {
+/// Special tokens with the numbers from `first` on.
+pub(crate) fn added_tokens(special: &[&str], first: u32) -> Vec<Value> {
+    let added = special.iter().zip(first..).map(|(token, id)| {
         json!({
             "id": id, "content": token, "special": true, "single_word": false, "lstrip": false,
             "rstrip": false, "normalized": false,
         })
     });
+    added.collect()
+}
+
+/// A byte-level tokenizer with the given special tokens, which have the numbers from [`PLAIN`] on.
+pub(crate) fn tokenizer(special: &[&str]) -> Value {
+    let merged = MERGES.iter().map(|[left, right]| format!("{left}{right}"));
+    let words = alphabet().into_iter().map(String::from).chain(merged);
+    let vocab: Map<String, Value> = words.zip(0..).map(|(word, id)| (word, id.into())).collect();
     json!({
         "version": "1.0",
-        "added_tokens": added.collect::<Vec<_>>(),
+        "added_tokens": added_tokens(special, PLAIN),
         "pre_tokenizer": {
             "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true,
         },

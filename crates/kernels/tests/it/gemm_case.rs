@@ -8,7 +8,7 @@ use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
-use retrograph_test_support::numbers::doubles;
+use retrograph_test_support::numbers::{doubles, same_bits};
 use retrograph_test_support::reference::{bf16_bits, from_bf16_bits};
 
 use crate::bounds::{chain, within};
@@ -244,6 +244,15 @@ impl<'a> Case<'a> {
         let (launch, c) = self.launch(device);
         device.run_as(&launch, geometry(&launch, device.target(), tile));
         device.download(c)
+    }
+
+    /// Runs given tiles, and the first one twice. All give the same bits.
+    pub(crate) fn run_tiles(&self, device: &Device, tiles: &[Tile]) -> Vec<f32> {
+        let first = self.run_tile(device, tiles[0]);
+        for &tile in tiles {
+            same_bits(&first, &self.run_tile(device, tile), &format!("{tile:?}"));
+        }
+        first
     }
 
     /// The operands after conversion to the compute type.

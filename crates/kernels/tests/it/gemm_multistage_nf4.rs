@@ -43,13 +43,8 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         for format in FORMATS {
             let case = with_bf16_activations(Case::new(op, shape, &a, &b), format);
-            let tiles = multistage_nf4_tiles(device.target());
-            let first = case.run_tile(&device, tiles[0]);
-            case.check(&first, &format!("{format:?}"));
-            same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
-            for &tile in &tiles[1..] {
-                same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
-            }
+            let found = case.run_tiles(&device, multistage_nf4_tiles(device.target()));
+            case.check(&found, &format!("{format:?}"));
         }
     }
 }
@@ -83,12 +78,8 @@ fn images_of_other_targets_match_the_reference() {
         let ([a, b, _], _) = op.lens(sizes);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = with_bf16_activations(Case::new(op, sizes, &a, &b), Format::Nested);
-        let tiles = multistage_nf4_tiles(target);
-        let first = case.run_tile(&device, tiles[0]);
-        case.check(&first, &format!("{target}"));
-        for &tile in &tiles[1..] {
-            same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
-        }
+        let found = case.run_tiles(&device, multistage_nf4_tiles(target));
+        case.check(&found, &format!("{target}"));
     }
 }
 
