@@ -105,7 +105,7 @@ pub enum GradLogits<B> {
     },
 }
 
-impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
+impl<B: Copy, L: Copy + Into<TensorView<B>>> CrossEntropy<B, L> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
@@ -113,21 +113,11 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
     /// logits are neither f32 nor bf16, the cap is not finite and above 0, or a gradient in f16
     /// terms lacks what it needs.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap } =
-            self;
-        let logits = logits.into();
-        CrossEntropy { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap }
-            .describe()
-    }
-}
-
-impl<B: Copy> CrossEntropy<B, TensorView<B>> {
-    fn describe(self) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, order, grad_logits, counted, rows, vocab, softcap } =
-            self;
+        let Self { targets, losses, order, grad_logits, counted, rows, vocab, softcap, .. } = self;
         if let GradLogits::Split { column_scales, split } = grad_logits {
             return self.split(column_scales, split);
         }
+        let logits: TensorView<B> = self.logits.into();
         let in_place = matches!(grad_logits, GradLogits::InPlace);
         let [f32, bf16] = match softcap {
             None => [&CROSS_ENTROPY, &CROSS_ENTROPY_BF16],
@@ -183,7 +173,8 @@ impl<B: Copy> CrossEntropy<B, TensorView<B>> {
         column_scales: Option<View<B, f32>>,
         split: SplitMatrix<B>,
     ) -> Result<Launch<B>, KernelError> {
-        let Self { logits, targets, losses, order, counted, rows, vocab, softcap, .. } = self;
+        let Self { targets, losses, order, counted, rows, vocab, softcap, .. } = self;
+        let logits: TensorView<B> = self.logits.into();
         let sizes = SplitSizes::new(&SPLIT_CROSS_ENTROPY, [rows, vocab])?;
         let check = sizes.check;
         let TensorView::F32(logits) = logits else {
