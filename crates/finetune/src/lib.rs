@@ -69,10 +69,10 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    DpoConfig, F16Copies, GatedActivation, InferenceConfig, LongRope, LoraConfig, LoraLayers,
-    LoraModule, LoraPatterns, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig,
-    Precision, Preset, Projection, Quantization, RopeFactors, RopeScaling, SlidingWindow,
-    TrainingConfig, UnknownChoice, Yarn, parse_dtype,
+    DpoConfig, F16Copies, F32Products, GatedActivation, InferenceConfig, LongRope, LoraConfig,
+    LoraLayers, LoraModule, LoraPatterns, LoraTargets, LrSchedule, Mode, ModelConfig,
+    OptimizerConfig, Precision, Preset, Projection, Quantization, RopeFactors, RopeScaling,
+    SlidingWindow, TrainingConfig, UnknownChoice, Yarn, parse_dtype,
 };
 pub use data::{
     Batch, CacheState, CacheUse, Data, DataError, DataFile, IGNORED_TARGET, Split, SplitOptions,

@@ -25,7 +25,7 @@ pub use lora::{LoraConfig, LoraLayers, LoraModule, LoraPatterns, LoraTargets, Pa
 pub use mode::Mode;
 pub use model::{ModelConfig, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};
-pub use precision::{F16Copies, Precision, Quantization, parse_dtype};
+pub use precision::{F16Copies, F32Products, Precision, Quantization, parse_dtype};
 pub(crate) use precision::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS, dtype_name, is_bf16};
 pub use preference::DpoConfig;
 pub use preset::{BYTE_VOCABULARY, Preset};

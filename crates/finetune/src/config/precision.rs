@@ -1,6 +1,7 @@
 //! Dtypes of matrix products and of frozen weights.
 
 use std::fmt;
+use std::str::FromStr;
 
 use retrograph_kernels::DType;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,52 @@ pub enum Quantization {
     },
 }
 
+/// How tensor cores compute large f32 products. Small products are fused multiply-adds in f32, and
+/// weight gradients always use tf32x3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum F32Products {
+    /// Each operand is split into two f16 terms before the product, with one scale per row. As
+    /// accurate as f32, unless both operands have elements above 2¹⁶ times the other elements of
+    /// their row.
+    #[default]
+    SplitF16,
+    /// Each product splits its operands into two tf32 terms, tile by tile. Slower than split f16,
+    /// with no limit for the range of a row; needs no f16 copies of frozen matrices.
+    Tf32x3,
+}
+
+impl F32Products {
+    /// All choices.
+    pub const ALL: &[Self] = &[Self::SplitF16, Self::Tf32x3];
+
+    /// The name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SplitF16 => "split-f16",
+            Self::Tf32x3 => "tf32x3",
+        }
+    }
+}
+
+impl fmt::Display for F32Products {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for F32Products {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        let known = Self::ALL.iter().find(|products| products.name() == text);
+        known.copied().ok_or_else(|| {
+            UnknownChoice::new(text, "a scheme of f32 products", "split-f16 or tf32x3")
+        })
+    }
+}
+
 /// f16 copies of frozen f32 matrices, which f32 products of many rows read. They are made at upload
 /// and kept in addition to the matrices; see
 /// [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
@@ -72,18 +119,6 @@ pub enum F16Copies {
     /// Two terms, 4 bytes per element. A run that does not fit in device memory with them has none;
     /// from 256 rows on, its steps have the same bits.
     TwoTerms,
-}
-
-impl F16Copies {
-    /// Returns the number of terms in runs with micro-batches of `rows` rows; `None` for no copies.
-    pub(crate) fn terms(self, rows: usize) -> Option<usize> {
-        match self {
-            _ if rows < MIN_COPIED_ROWS => None,
-            Self::None => None,
-            Self::OneTerm => Some(1),
-            Self::TwoTerms => Some(2),
-        }
-    }
 }
 
 /// The dtypes of a run. The default is f32.
@@ -105,7 +140,11 @@ pub struct Precision {
     /// Has no effect on LoRA.
     #[serde(default, with = "dtype_name")]
     pub gradients: DType,
-    /// Copies of frozen f32 matrices; see [`Precision::of_base`]. Not stored in checkpoints: they
+    /// How large products are computed if `dtype` is f32; the default if it is bf16.
+    #[serde(default)]
+    pub f32_products: F32Products,
+    /// Copies of frozen f32 matrices; see [`Precision::of_base`]. There are none unless products
+    /// use split f16. Not stored in checkpoints: they
     /// follow from the base model.
     #[serde(skip)]
     pub f16_copies: F16Copies,
@@ -117,8 +156,11 @@ impl Precision {
         dtype: DType::F32,
         quantize: None,
         gradients: DType::F32,
+        f32_products: F32Products::SplitF16,
         f16_copies: F16Copies::None,
     };
+    /// f32 throughout, with large products in tf32x3.
+    pub const TF32X3: Self = Self { f32_products: F32Products::Tf32x3, ..Self::F32 };
     /// Products in bf16.
     pub const BF16: Self = Self { dtype: DType::Bf16, ..Self::F32 };
 
@@ -150,6 +192,22 @@ impl Precision {
         }
     }
 
+    /// Whether large products read operands that were split into f16 terms.
+    pub(crate) fn splits_f16(self) -> bool {
+        self.dtype == DType::F32 && self.f32_products == F32Products::SplitF16
+    }
+
+    /// Returns the number of terms of the f16 copies in runs with micro-batches of `rows` rows;
+    /// `None` for no copies.
+    pub(crate) fn copied_terms(self, rows: usize) -> Option<usize> {
+        match self.f16_copies {
+            _ if !self.splits_f16() || rows < MIN_COPIED_ROWS => None,
+            F16Copies::None => None,
+            F16Copies::OneTerm => Some(1),
+            F16Copies::TwoTerms => Some(2),
+        }
+    }
+
     /// Returns this precision with frozen linear layers in NF4.
     pub const fn nf4(self, double: bool) -> Self {
         Self { quantize: Some(Quantization::Nf4 { double }), ..self }
@@ -159,6 +217,10 @@ impl Precision {
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.dtype.name())?;
+        match self.f32_products {
+            F32Products::SplitF16 => {}
+            products => write!(f, ", large products in {products}")?,
+        }
         match self.quantize {
             None => {}
             Some(Quantization::Nf4 { double: false }) => f.write_str(", linear layers in NF4")?,
@@ -180,9 +242,25 @@ mod tests {
     #[test]
     fn a_dtype_is_stored_by_name_and_others_are_refused() {
         let text = serde_json::to_string(&Precision::BF16).unwrap();
-        assert_eq!(text, r#"{"dtype":"bf16","quantize":null,"gradients":"f32"}"#);
+        let expected =
+            r#"{"dtype":"bf16","quantize":null,"gradients":"f32","f32_products":"split-f16"}"#;
+        assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Precision>(&text).unwrap(), Precision::BF16);
         let error = serde_json::from_str::<Precision>(r#"{"dtype":"u8"}"#).unwrap_err();
         assert!(error.to_string().contains("f32 or bf16"), "{error}");
+    }
+
+    #[test]
+    fn f32_products_have_one_name_in_files_and_in_text_and_split_f16_is_the_default() {
+        for &products in F32Products::ALL {
+            assert_eq!(serde_json::to_value(products).unwrap(), products.name());
+            assert_eq!(products.name().parse(), Ok(products));
+        }
+        let older = r#"{"dtype":"f32"}"#;
+        assert_eq!(serde_json::from_str::<Precision>(older).unwrap(), Precision::F32);
+        let error = "tf32".parse::<F32Products>().unwrap_err().to_string();
+        assert!(error.contains("split-f16 or tf32x3"), "{error}");
+        assert_eq!(Precision::TF32X3.to_string(), "f32, large products in tf32x3");
+        assert_eq!(Precision::F32.to_string(), "f32");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
 use super::precision::is_bf16;
-use super::{Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
+use super::{F32Products, Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
 use crate::error::Result;
 
 /// Everything that determines a run, except the data and the device.
@@ -85,6 +85,9 @@ impl TrainingConfig {
         let in_bf16 = is_bf16("dtype", self.precision.dtype)?;
         let bf16_gradients = is_bf16("gradients", self.precision.gradients)?;
         require("gradients", "bf16", in_bf16 || !bf16_gradients, "f32 unless the dtype is bf16")?;
+        let products = self.precision.f32_products;
+        let is_default = products == F32Products::default();
+        require("f32_products", products, is_default || !in_bf16, "split-f16 with dtype bf16")?;
         self.validate_activations()?;
         self.validate_quantization()
     }
@@ -185,6 +188,10 @@ mod tests {
         assert!(hidden.starts_with("hidden is 2147483648"), "{hidden}");
         let dtype = named(|wrong| wrong.precision.dtype = DType::U8);
         assert!(dtype.starts_with("dtype is u8"), "{dtype}");
+        let products = named(|wrong| {
+            wrong.precision = Precision { dtype: DType::Bf16, ..Precision::TF32X3 };
+        });
+        assert!(products.starts_with("f32_products is tf32x3"), "{products}");
         let rank = named(|wrong| wrong.mode = Mode::Lora(LoraConfig::new(1 << 32, 8.0)));
         assert!(rank.starts_with("rank is 4294967296"), "{rank}");
     }

@@ -10,12 +10,12 @@ use crate::config::{
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
     /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, LoRA
-    /// matrices and trained weights of linear layers also have a bf16 copy. If it is f32, frozen
-    /// weights that products of many rows read have the f16 copies of `precision`.
+    /// matrices and trained weights of linear layers also have a bf16 copy. If it is f32 with
+    /// products in split f16, frozen weights that products of many rows read have the f16 copies of
+    /// `precision`.
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = InferenceConfig::from(self).parameters();
-        let Precision { dtype, f16_copies, .. } = self.precision;
-        if let (DType::F32, Some(terms)) = (dtype, f16_copies.terms(self.rows())) {
+        if let Some(terms) = self.precision.copied_terms(self.rows()) {
             parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model, terms));
         }
         parameters

@@ -114,14 +114,16 @@ pub(crate) fn distance(found: &[f32], expected: &[f64]) -> f64 {
 
 fn matches_pytorch(mode: Mode, name: &str) {
     let golden = golden(name);
-    gradients_match(mode, &golden);
-    training_matches(mode, &golden);
+    for precision in [Precision::F32, Precision::TF32X3] {
+        let config = TrainingConfig { precision, ..config(mode) };
+        gradients_match(config, &golden);
+        training_matches(config, &golden);
+    }
 }
 
 /// The gradients of the first step, tensor by tensor. Without clipping, so that the kernels at the
 /// end of the step leave the gradients in place.
-fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
-    let mut config = config(mode);
+fn gradients_match(mut config: TrainingConfig, golden: &BTreeMap<String, Vec<f64>>) {
     config.optimizer.max_norm = f32::MAX;
     let options = with(TrainerOptions::default(), |it| it.step = GradientOwner::External.into());
     let plan = Plan::new(&config, options).unwrap();
@@ -141,8 +143,7 @@ fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
 }
 
 /// Losses and norms of every step, and the weights in the end.
-fn training_matches(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
-    let config = config(mode);
+fn training_matches(config: TrainingConfig, golden: &BTreeMap<String, Vec<f64>>) {
     let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let source = Source::Values(&mut values);

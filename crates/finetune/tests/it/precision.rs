@@ -495,9 +495,13 @@ fn a_checkpoint_does_not_continue_in_another_precision() {
     let saved = models::config(LORA, 4);
     let header = Header::new(saved, "text", Vec::new());
     header.require(&saved, "text").unwrap();
-    let asked = TrainingConfig { precision: Precision::BF16, ..saved };
-    let error = header.require(&asked, "text").unwrap_err();
-    assert!(error.to_string().contains("precision"), "{error}");
+    for (precision, words) in
+        [(Precision::BF16, "dtype: bf16"), (Precision::TF32X3, "f32_products: tf32x3")]
+    {
+        let asked = TrainingConfig { precision, ..saved };
+        let error = header.require(&asked, "text").unwrap_err().to_string();
+        assert!(error.contains("precision") && error.contains(words), "{error}");
+    }
 }
 
 #[test]

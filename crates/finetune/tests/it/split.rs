@@ -7,8 +7,8 @@ use retrograph_driver_sim::Config;
 use retrograph_finetune::model::{GradientOwner, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Preset, Source,
-    Stage, TrainerOptions, TrainingConfig,
+    Error, F16Copies, F32Products, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision,
+    Preset, Source, Stage, TrainerOptions, TrainingConfig,
 };
 use retrograph_kernels::{Launch, Problem, SmTarget};
 use retrograph_runtime::{BufferId, OperationKind, Policy};
@@ -37,6 +37,12 @@ fn with_wide_heads(mode: Mode) -> TrainingConfig {
     if config.mode.lora().is_some() {
         config.model = ModelConfig { heads: 2, kv_heads: 1, head_dim: Some(64), ..config.model };
     }
+    config
+}
+
+/// The same run with products in tf32x3.
+fn in_tf32x3(mut config: TrainingConfig) -> TrainingConfig {
+    config.precision.f32_products = F32Products::Tf32x3;
     config
 }
 
@@ -72,19 +78,21 @@ fn of_launches<T>(
 #[test]
 fn attention_of_many_rows_reads_terms() {
     let hopper = SmTarget::for_device(9, 0).unwrap();
-    let entries = |step| {
-        let entries =
-            of_launches(&with_wide_heads(modes()[0]), step, |launch| launch.dispatch(hopper).entry);
+    let config = with_wide_heads(modes()[0]);
+    let entries = |config, step| {
+        let entries = of_launches(&config, step, |launch| launch.dispatch(hopper).entry);
         let attention =
             entries.into_iter().filter(|entry| entry.starts_with("flash_attention_f32"));
         attention.filter(|entry| !entry.ends_with("preprocess")).collect::<Vec<_>>()
     };
-    let whole = entries(always());
+    let whole = entries(config, always());
     assert!(!whole.is_empty() && whole.iter().all(|entry| entry.contains("wgmma")), "{whole:?}");
-    // Fewer rows, and fewer multiplications.
-    for step in [with(always(), |it| it.micro_batch = Some(2)), StepOptions::default()] {
-        let small = entries(step);
-        assert!(small.iter().all(|entry| !entry.contains("wgmma")), "{small:?}");
+    let (few_rows, default) =
+        (with(always(), |it| it.micro_batch = Some(2)), StepOptions::default());
+    // Fewer rows, fewer multiplications, and tf32x3.
+    for (config, step) in [(config, few_rows), (config, default), (in_tf32x3(config), always())] {
+        let whole = entries(config, step);
+        assert!(whole.iter().all(|entry| !entry.contains("wgmma")), "{whole:?}");
     }
 }
 
@@ -155,26 +163,19 @@ fn uneven(parameter: &Parameter) -> Vec<f32> {
     values
 }
 
-/// In two halves, the products of one step split their operands in each tile.
 #[test]
-fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_themselves() {
-    let gradients = |config: &TrainingConfig, mut step: StepOptions| {
-        step.gradients = GradientOwner::External;
+fn the_loss_and_the_gradients_are_those_of_tf32x3() {
+    let gradients = |config: &TrainingConfig| {
         let mut options = TrainerOptions::default();
-        options.step = step;
+        options.step = with(always(), |it| it.gradients = GradientOwner::External);
         let mut trainer = trainer(config, options, &mut |p| Ok(uneven(p)));
         let loss = trainer.step(&golden::batch(config, 0)).unwrap().loss;
         (loss, trainer.gradients().unwrap())
     };
     for mode in modes_and_default_targets() {
-        let config = with_wide_heads(mode);
-        let (whole, halves) = (always(), with(always(), |it| it.micro_batch = Some(2)));
-        for (step, expected) in [(whole, true), (halves, false)] {
-            let found = launches(&config, step).contains(&"gemm_dgrad_split");
-            assert_eq!(found, expected, "{mode:?}");
-        }
-        let [(loss, found), (other, expected)] =
-            [whole, halves].map(|step| gradients(&config, step));
+        let split = with_wide_heads(mode);
+        assert!(launches(&split, always()).contains(&"gemm_dgrad_split"), "{mode:?}");
+        let [(loss, found), (other, expected)] = [split, in_tf32x3(split)].map(|it| gradients(&it));
         assert!((loss - other).abs() <= 1e-6 * loss, "{mode:?}: {loss} and {other}");
         for ((name, found), (_, expected)) in found.iter().zip(&expected) {
             let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
@@ -184,10 +185,51 @@ fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_th
     }
 }
 
+/// The same launches with the same arguments give the same bits.
+#[test]
+fn a_step_in_tf32x3_is_one_whose_products_are_too_small_to_split() {
+    let described =
+        |config: &TrainingConfig, step| of_launches(config, step, |launch| format!("{launch:?}"));
+    for mode in modes_and_default_targets() {
+        let small = with_wide_heads(mode);
+        let mut tf32x3 = in_tf32x3(small);
+        tf32x3.precision.f16_copies = F16Copies::TwoTerms;
+        let expected = described(&small, StepOptions::default());
+        assert_eq!(described(&tf32x3, always()), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_large_step_in_tf32x3_has_no_terms_and_takes_less_memory() {
+    let mut split = large(Mode::Lora(LoraConfig::new(16, 32.0)));
+    split.model = ModelConfig { layers: 2, ..Preset::Qwen25OneAndHalf.model() };
+    split.seq = 512;
+    let planned = |config: &TrainingConfig| {
+        let plan = Plan::new(config, TrainerOptions::default()).unwrap();
+        let buffers = plan.step_pass().pass.buffers();
+        let terms = buffers.filter(|(_, buffer)| buffer.element() == "f16").count();
+        let launches = launches(config, StepOptions::default());
+        let splits = launches
+            .iter()
+            .filter(|name| name.starts_with("split_f16") || name.ends_with("_split"));
+        ([terms, splits.count()], *plan.memory())
+    };
+    let without = planned(&in_tf32x3(split)).1;
+    for f16_copies in [F16Copies::None, F16Copies::OneTerm, F16Copies::TwoTerms] {
+        split.precision.f16_copies = f16_copies;
+        let (split, tf32x3) = (planned(&split), planned(&in_tf32x3(split)));
+        assert!(split.0.iter().all(|count| *count > 0), "{split:?}");
+        assert_eq!((tf32x3.0, tf32x3.1.parameters), ([0, 0], without.parameters));
+        let [more, less] = [split.1, tf32x3.1].map(|memory| memory.least());
+        assert!(less < more, "{f16_copies:?}: {less} bytes in tf32x3, {more} in split f16");
+    }
+}
+
 #[test]
 fn replayed_steps_have_the_bits_of_eager_ones() {
-    for mode in modes_and_default_targets() {
-        let config = with_wide_heads(mode);
+    let split = modes_and_default_targets().map(with_wide_heads);
+    let tf32x3 = in_tf32x3(with_wide_heads(modes()[0]));
+    for config in split.into_iter().chain([tf32x3]) {
         let losses = |policy: Policy| {
             let (build, verify) = (policy.into(), policy != Policy::Eager);
             let mut options = TrainerOptions::default();
@@ -201,7 +243,7 @@ fn replayed_steps_have_the_bits_of_eager_ones() {
             trainer.losses().iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
         };
         let eager = losses(Policy::Eager);
-        assert_eq!(eager, losses(Policy::Manual), "{mode:?}");
+        assert_eq!(eager, losses(Policy::Manual), "{config:?}");
     }
 }
 
@@ -341,6 +383,7 @@ fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
         for (rows, mode, precision) in [
             (31, lora, Precision::F32),
             (32, full, Precision::F32),
+            (32, lora, Precision::TF32X3),
             (32, lora, Precision::BF16),
             (32, lora, Precision::BF16.nf4(false)),
         ] {

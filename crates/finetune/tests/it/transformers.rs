@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::model::{ForwardPass, GradientOwner};
+use retrograph_finetune::model::{ForwardPass, GradientOwner, StepOptions};
 use retrograph_finetune::{
     Adapter, Batch, Device, GenerationPlan, GeneratorOptions, LrSchedule, Mode, ModelDirectory,
     OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
@@ -14,6 +14,7 @@ use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
 
 use crate::device::device;
 use crate::golden::{TOLERANCE, close, distance, tensors};
+use crate::split::launches;
 
 const BATCH: usize = 2;
 const SEQ: usize = 11;
@@ -200,8 +201,26 @@ fn golden(name: &str) -> Golden {
     tensors(&folder(name).join("golden.safetensors"))
 }
 
+/// Golden values hold for both schemes, since no product of these models is large.
+#[test]
+fn steps_have_the_same_launches_in_split_f16_and_tf32x3() {
+    for name in MODELS {
+        let base = ModelDirectory::open(&folder(name)).unwrap();
+        let adapter = Adapter::open(&folder(name).join("adapter")).unwrap();
+        for mode in [Mode::Full, Mode::Lora(adapter.lora())] {
+            let [split, tf32x3] = [Precision::F32, Precision::TF32X3].map(|precision| {
+                let config = TrainingConfig { precision, ..config(&base, mode) };
+                launches(&config, StepOptions::default())
+            });
+            assert_eq!(split, tf32x3, "{name} {mode:?}");
+        }
+    }
+}
+
 macro_rules! models {
-    ($($name:ident)*) => {$(
+    ($($name:ident)*) => {
+        const MODELS: &[&str] = &[$(stringify!($name)),*];
+        $(
         mod $name {
             #[test]
             fn base_model_matches() {
@@ -227,7 +246,8 @@ macro_rules! models {
                 super::training_matches(stringify!($name));
             }
         }
-    )*};
+        )*
+    };
 }
 
 models! {

@@ -2,7 +2,7 @@
 
 use retrograph_kernels::ops::DType;
 
-use crate::config::{InferenceConfig, LoraConfig, TrainingConfig};
+use crate::config::{InferenceConfig, LoraConfig, Precision, TrainingConfig};
 use crate::model::passes::{MicroBatching, StepOptions};
 
 /// The configuration of a pass: sizes, dtypes and concurrency.
@@ -28,8 +28,9 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) concurrent_micro_batches: u32,
     /// Minimum elements of a result for fusing its product with other products and operations.
     pub(in crate::model) min_fused_elements: usize,
-    /// Minimum multiplications of an f32 product for splitting its operands before the product.
-    pub(in crate::model) min_split_multiplications: usize,
+    /// Minimum multiplications of a product for splitting its f32 operands into f16 terms before;
+    /// `None` if products are never split.
+    pub(in crate::model) min_split_multiplications: Option<usize>,
 }
 
 /// A tile of 128 × 128 on each of the 132 SMs of an H200.
@@ -50,7 +51,7 @@ impl PassConfig {
         let whole = Self::without_micro_batches(&micro_batch);
         let min_fused_elements = options.fuse_from.unwrap_or(whole.min_fused_elements);
         let min_split_multiplications =
-            options.split_from.unwrap_or(whole.min_split_multiplications);
+            whole.min_split_multiplications.map(|default| options.split_from.unwrap_or(default));
         Self {
             has_backward: true,
             concurrent_micro_batches,
@@ -73,7 +74,7 @@ impl PassConfig {
             decodes: false,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
-            min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,
+            min_split_multiplications: min_split_multiplications(config.precision),
         }
     }
 
@@ -95,7 +96,7 @@ impl PassConfig {
             decodes: rows == 1,
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
-            min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,
+            min_split_multiplications: min_split_multiplications(config.precision),
         }
     }
 
@@ -103,4 +104,14 @@ impl PassConfig {
     pub(in crate::model) fn rows(&self) -> usize {
         self.batch * self.seq
     }
+
+    /// Whether a product of this many multiplications is large enough to split its f32 operands
+    /// into f16 terms before.
+    pub(in crate::model) fn splits(&self, multiplications: usize) -> bool {
+        self.min_split_multiplications.is_some_and(|min| multiplications >= min)
+    }
+}
+
+fn min_split_multiplications(precision: Precision) -> Option<usize> {
+    precision.splits_f16().then_some(MIN_SPLIT_MULTIPLICATIONS)
 }

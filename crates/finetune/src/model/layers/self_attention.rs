@@ -86,10 +86,9 @@ impl SelfAttention {
         let AttentionSpec { heads, kv_heads, head_dim, window, scale, softcap, .. } = *spec;
         let &PassConfig { batch, seq, .. } = config;
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
-        let in_terms = config.compute == DType::F32
-            && shape.reads_split_f16()
+        let in_terms = shape.reads_split_f16()
             && batch * seq >= MIN_SPLIT_ROWS
-            && batch * heads * seq * seq * head_dim >= config.min_split_multiplications;
+            && config.splits(batch * heads * seq * seq * head_dim);
         Self { shape, compute: config.compute, in_terms, window, scale, softcap }
     }
 

@@ -391,6 +391,18 @@ mod tests {
     }
 
     #[test]
+    fn a_long_prompt_in_tf32x3_is_not_split_into_f16_terms() {
+        let model = Preset::Qwen25Half.model();
+        let splits = |precision| {
+            let config = InferenceConfig::frozen(model, precision);
+            let prompt = GenerationPass::prefill(&config, 256, cache(256)).unwrap();
+            count(&prompt.pass, &[&ops::SPLIT, &ops::FPROP_SPLIT])
+        };
+        assert!(splits(Precision::F32) > 0);
+        assert_eq!(splits(Precision::TF32X3), 0);
+    }
+
+    #[test]
     fn passes_of_all_lengths_share_the_buffers_of_the_cache() {
         let sizes = |length| {
             let next = GenerationPass::decode(&config(Mode::Full), cache(length)).unwrap();

@@ -39,7 +39,8 @@ pub struct StepOptions {
     pub fuse_from: Option<usize>,
     /// Minimum multiplications of an f32 product of at least 256 rows for which its operands are
     /// split before the product. The same minimum applies to the products of queries and keys in
-    /// attention. `None` for the estimated break-even.
+    /// attention. `None` for the estimated break-even. Without effect if the precision uses
+    /// [`F32Products::Tf32x3`](crate::F32Products::Tf32x3).
     pub split_from: Option<usize>,
     /// Whether batches may be packed: the step then reads positions and bounds of attention.
     pub packed: bool,

@@ -124,19 +124,19 @@ impl Products {
         config: &PassConfig,
     ) -> DType {
         let GemmShape { rows, inputs, outputs } = shape;
-        match (w.dtype(), config.compute) {
-            (DType::Nf4, _) if rows >= MIN_DECODED_ROWS && Self::reads_bf16(w, shape, config) => {
+        match w.dtype() {
+            DType::Nf4 if rows >= MIN_DECODED_ROWS && Self::reads_bf16(w, shape, config) => {
                 DType::Bf16
             }
-            (DType::F32, DType::F32)
+            DType::F32
                 if rows >= f16.map_or(MIN_SPLIT_ROWS, |_| MIN_COPIED_ROWS)
-                    && rows * inputs * outputs >= config.min_split_multiplications
+                    && config.splits(rows * inputs * outputs)
                     && inputs % 8 == 0
                     && outputs % 8 == 0 =>
             {
                 DType::F16
             }
-            (dtype, _) => dtype,
+            dtype => dtype,
         }
     }
 
