@@ -19,7 +19,7 @@ enum Form {
 }
 
 /// Fields of a checkpoint, and the options that set them.
-const OPTIONS: [(&str, &str, Form); 41] = [
+const OPTIONS: [(&str, &str, Form); 42] = [
     ("mode", "--mode", Value),
     ("vocab", "--vocab", Value),
     ("hidden", "--hidden", Value),
@@ -43,6 +43,7 @@ const OPTIONS: [(&str, &str, Form); 41] = [
     ("quantize", "--quantize", Value),
     ("double", "--double-quant", Flag),
     ("gradients", "--gradient-dtype", Value),
+    ("f32_products", "--f32-products", Value),
     ("batch", "--batch times --grad-accumulation", Value),
     ("interleave", "--interleave", Value),
     ("seq", "--seq", Value),
@@ -109,6 +110,9 @@ pub(crate) fn of(error: &Error) -> String {
             return mismatch(what, saved);
         }
         Error::InvalidConfig { field: "gradients", .. } => "leave out --gradient-dtype".to_owned(),
+        Error::InvalidConfig { field: "f32_products", .. } => {
+            "give --dtype f32, or leave out --f32-products".to_owned()
+        }
         Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
             "add --mode lora".to_owned()
         }
@@ -213,6 +217,10 @@ mod tests {
              q_proj=2.5,up=1"
         );
         assert_eq!(mismatch("precision", "{quantize: none}"), "\nhint: the run had no --quantize");
+        assert_eq!(
+            mismatch("precision", "{f32_products: tf32x3}"),
+            "\nhint: the run had --f32-products tf32x3"
+        );
         assert_eq!(mismatch("preference", "beta label_smoothing"), "\nhint: the run had --dpo");
         assert_eq!(mismatch("preference", "none"), "\nhint: the run had no --dpo");
         let accumulated = "\nhint: the run had --batch 2 per GPU with --grad-accumulation";

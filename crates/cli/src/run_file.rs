@@ -1,7 +1,8 @@
 //! The configuration file of a run, with its resolved values.
 
 use retrograph_finetune::{
-    DType, DpoConfig, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig, Quantization,
+    DType, DpoConfig, F32Products, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig,
+    Quantization,
 };
 use toml::Value;
 
@@ -43,6 +44,9 @@ impl RunConfig {
         }
         if config.precision.gradients == DType::Bf16 {
             values.push(("gradient-dtype", text("bf16")));
+        }
+        if config.precision.f32_products != F32Products::default() {
+            values.push(("f32-products", text(config.precision.f32_products.to_string())));
         }
         values.extend(optimizer(&config.optimizer));
         match config.mode {

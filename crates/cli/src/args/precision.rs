@@ -1,7 +1,7 @@
 //! The arguments for data types.
 
 use clap::{Args, ValueEnum};
-use retrograph_finetune::{DType, Precision, Quantization, parse_dtype};
+use retrograph_finetune::{DType, F32Products, Precision, Quantization, parse_dtype};
 
 #[derive(Debug, Args)]
 pub(crate) struct PrecisionArguments {
@@ -10,6 +10,11 @@ pub(crate) struct PrecisionArguments {
     /// finetune, eval and inspect with --model, else f32].
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
     dtype: Option<DType>,
+    /// How tensor cores compute large products with --dtype f32: split-f16, or tf32x3, which is
+    /// slower but stays accurate if both operands have outliers above 65536 times the other
+    /// elements of their row.
+    #[arg(long, value_name = "SCHEME", default_value_t)]
+    f32_products: F32Products,
     /// Quantize the frozen weights of the linear layers. Not with --mode full.
     #[arg(long, value_name = "TYPE", value_enum)]
     quantize: Option<QuantizeArgument>,
@@ -31,7 +36,8 @@ impl PrecisionArguments {
             QuantizeArgument::Nf4 => Quantization::Nf4 { double: self.double_quant },
         };
         let (dtype, quantize) = (self.dtype.unwrap_or(dtype), self.quantize.map(quantize));
-        Precision { dtype, quantize, ..Precision::F32 }
+        let f32_products = self.f32_products;
+        Precision { dtype, quantize, f32_products, ..Precision::F32 }
     }
 }
 
@@ -60,5 +66,13 @@ mod tests {
         assert_eq!(parsed(&line).unwrap(), Precision::BF16.nf4(true));
         assert!(parsed(&["--double-quant"]).is_err());
         assert!(parsed(&["--dtype", "f16"]).unwrap_err().to_string().contains("f32 or bf16"));
+    }
+
+    #[test]
+    fn f32_products_are_split_f16_or_tf32x3() {
+        assert_eq!(parsed(&["--f32-products", "tf32x3"]).unwrap(), Precision::TF32X3);
+        assert_eq!(parsed(&["--f32-products", "split-f16"]).unwrap(), Precision::F32);
+        let error = parsed(&["--f32-products", "tf32"]).unwrap_err().to_string();
+        assert!(error.contains("give split-f16 or tf32x3"), "{error}");
     }
 }

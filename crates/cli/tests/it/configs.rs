@@ -48,6 +48,23 @@ fn a_run_is_configured_by_a_file_and_repeated_by_run_toml() {
     );
 }
 
+#[test]
+fn a_run_in_tf32x3_is_repeated_and_resumed_by_its_file() {
+    let place = Place::new();
+    fs::write(place.path("run.toml"), "f32-products = 'tf32x3'\ncheckpoint = 'c'\n").unwrap();
+    let sizes = ["--steps", "2", "--sample", "0", "--config", "run.toml"];
+    let done = place.finetune(&sizes).good();
+    assert!(done.out.contains("precision   f32, large products in tf32x3"), "{}", done.out);
+    let own = fs::read_to_string(place.path("c/run.toml")).unwrap();
+    assert!(own.lines().any(|line| line == "f32-products = \"tf32x3\""), "{own}");
+    let more = ["finetune", "--config", "c/run.toml", "--resume", "--steps", "3"];
+    let done = run(&place, &more).good();
+    assert!(done.out.contains("precision   f32, large products in tf32x3"), "{}", done.out);
+    let line = ["eval", "--text", "text", "--checkpoint", "c", "--seq", "8", "--device", "sim"];
+    let done = run(&place, &line).good();
+    assert!(done.out.contains("tf32x3"), "{}", done.out);
+}
+
 /// TOML is Unicode, and a path need not be.
 #[cfg(target_os = "linux")]
 #[test]

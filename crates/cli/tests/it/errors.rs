@@ -67,6 +67,22 @@ fn dimensions_that_do_not_fit_each_other() {
 }
 
 #[test]
+fn tf32x3_without_products_in_f32() {
+    let place = Place::new();
+    let (bf16, scheme) = (["--dtype", "bf16"], ["--f32-products", "tf32x3"]);
+    for command in ["finetune", "eval", "bench"] {
+        let mut line = place.program();
+        line.args([command, "--device", "sim"]).args(bf16).args(scheme);
+        if command != "bench" {
+            line.args(["--text", "text"]);
+        }
+        Done::from(line).bad(&["f32_products is tf32x3", "split-f16", "--dtype f32"]);
+    }
+    let done = place.finetune(&["--f32-products", "tf32"]);
+    assert!(done.code == Some(2) && done.err.contains("split-f16 or tf32x3"), "{}", done.err);
+}
+
+#[test]
 fn a_loss_that_is_not_finite_keeps_the_last_good_checkpoint() {
     let place = Place::new();
     let arguments = [
@@ -97,6 +113,8 @@ fn a_checkpoint_of_another_model() {
     let with = |further: &[&str]| place.finetune(&[&resume, further].concat());
     with(&["--hidden", "32"]).bad(&["model", "hidden: 16", "hidden: 32"]);
     with(&["--mode", "lora"]).bad(&["mode", "the run had --mode full"]);
+    let scheme = ["precision", "f32_products: tf32x3", "the run had --f32-products split-f16"];
+    with(&["--f32-products", "tf32x3"]).bad(&scheme);
     with(&["--holdout", "0.3"]).bad(&["data", "--holdout", "run.toml"]);
     with(&["--lr", "0.5"]).bad(&["optimizer"]);
     std::fs::write(place.path("text"), "another text altogether. ".repeat(9)).unwrap();

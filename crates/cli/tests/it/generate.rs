@@ -64,6 +64,15 @@ fn the_kv_cache_has_the_requested_type() {
 }
 
 #[test]
+fn a_prompt_can_be_read_in_tf32x3() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let line = ["--prompt", "abc", "--max-tokens", "2", "--verify", "--f32-products", "tf32x3"];
+    generate(&place, &line).good();
+    generate(&place, &[&line[..], &["--dtype", "bf16"]].concat()).bad(&["--f32-products"]);
+}
+
+#[test]
 fn samples_depend_on_the_seed_and_stop_strings_end_a_text() {
     let place = Place::new();
     write_model(&place, 256);
