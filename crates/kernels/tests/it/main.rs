@@ -53,6 +53,7 @@ mod skinny;
 mod softcap;
 mod softmax;
 mod split_cross_entropy;
+mod split_errors;
 mod split_k;
 mod split_products;
 mod split_rms_norm;
