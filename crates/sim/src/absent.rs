@@ -49,10 +49,10 @@ absent! {
     cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore
     cuCheckpointProcessUnlock
     cuCtxAttach cuCtxCreate cuCtxCreate_v3
-    cuCtxDestroy cuCtxDetach cuCtxFromGreenCtx cuCtxGetSharedMemConfig
+    cuCtxDestroy cuCtxFromGreenCtx cuCtxGetSharedMemConfig
     cuCtxPopCurrent cuCtxPushCurrent cuCtxSetSharedMemConfig cuDestroyExternalMemory
     cuDestroyExternalSemaphore cuDevResourceGenerateDesc
-    cuDeviceComputeCapability cuDeviceGetNvSciSyncAttributes
+    cuDeviceGetNvSciSyncAttributes
     cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth
     cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification
     cuEventDestroy cuExternalMemoryGetMappedBuffer

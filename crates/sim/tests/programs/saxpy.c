@@ -124,6 +124,17 @@ int main(int argc, char **argv) {
     CHECK(cuMemFreeHost(host));
     CHECK(cuModuleUnload(module));
     CHECK(cuDevicePrimaryCtxRelease(device));
+
+    /* Deprecated functions. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    int minor = -1;
+    CUcontext created, current;
+    CHECK(cuDeviceComputeCapability(&major, &minor, device));
+    if (minor < 0) return 1;
+    CHECK(cuCtxCreate(&created, NULL, 0, device));
+    CHECK(cuCtxDetach(created));
+    CHECK(cuCtxGetCurrent(&current));
+    if (current == created) return 1;
     printf("%d device(s), %s, %d.x: correct\n", devices, name, major);
     return 0;
 }
