@@ -5,6 +5,7 @@
 mod guides;
 
 pub mod device;
+pub mod fatbin;
 pub mod locks;
 pub mod model;
 pub mod numbers;

@@ -44,7 +44,8 @@ impl LoadError {
 }
 
 impl Module {
-    /// Compiles and loads `ptx`, which may take more than a second.
+    /// Compiles and loads `ptx`, which may take more than a second. Zero bytes at its end, such as
+    /// the one after NVRTC's output, are ignored.
     ///
     /// # Errors
     /// [`Error::BadImage`], [`Error::RefusedDuringCapture`], or a failed driver call with the
@@ -59,6 +60,11 @@ impl Module {
     /// fatbin, of which the driver picks the code for the device. Its length is checked first. A
     /// fatbin begins with its header, `0xba55ed50`; the structure with a pointer to it, which nvcc
     /// puts into objects, is not accepted.
+    ///
+    /// A simulated driver executes only PTX. It loads a fatbin with PTX for its device, and refuses
+    /// cubins and other fatbins with [`CUDA_ERROR_NOT_SUPPORTED`] and a log that says so.
+    ///
+    /// [`CUDA_ERROR_NOT_SUPPORTED`]: retrograph_driver_sys::CUresult::CUDA_ERROR_NOT_SUPPORTED
     ///
     /// # Errors
     /// As [`Module::load_ptx`].
@@ -89,11 +95,11 @@ unsafe fn load(context: &Context, image: *const c_char) -> Result<Module, LoadEr
     }
 }
 
-/// `ptx` with a terminating zero. The driver reads up to the first zero byte, so there may be no
-/// other.
+/// `ptx` with one terminating zero. The driver reads up to the first zero byte, so zero bytes are
+/// accepted only at the end.
 pub(super) fn zero_terminated(ptx: &str) -> Result<CString, LoadError> {
-    CString::new(ptx).map_err(|error| LoadError {
-        error: Error::BadImage { reason: "the PTX has a zero byte".to_owned() },
+    CString::new(ptx.trim_end_matches('\0')).map_err(|error| LoadError {
+        error: Error::BadImage { reason: "the PTX has a zero byte before its end".to_owned() },
         log: error.to_string(),
     })
 }

@@ -18,4 +18,4 @@ mod streams;
 mod threads;
 mod two_devices;
 
-use retrograph_test_support::{device, ptx};
+use retrograph_test_support::{device, fatbin, ptx};

@@ -1,10 +1,13 @@
 //! Loading of images, and lookups of entry points.
 
+use retrograph_driver::sys::CUresult;
 use retrograph_driver::{
-    DeviceBuffer, Error, KernelArguments, KernelLaunch, LaunchGeometry, Module,
+    DeviceBuffer, Error, KernelArguments, KernelLaunch, LaunchGeometry, Module, compile_ptx,
 };
+use retrograph_driver_sim::Config;
 
-use crate::device::{Device, device};
+use crate::device::{Device, device, device_of, simulated};
+use crate::fatbin::{EntryKind, fatbin};
 use crate::ptx::SCALE;
 
 #[test]
@@ -20,45 +23,29 @@ fn a_missing_entry_point_is_named() {
     assert_eq!(module.function("scale").unwrap().name(), "scale");
 }
 
-/// A fatbin with `ptx` for sm_75, uncompressed, as `fatbinary` of CUDA 13.0 writes it.
-fn fatbin(ptx: &str) -> Vec<u8> {
-    let mut text = ptx.as_bytes().to_vec();
-    text.resize((ptx.len() + 1).next_multiple_of(8), 0);
-    let bytes = text.len() as u64;
-    let entry: [&[u8]; 12] = [
-        // PTX, the version of the entry, and the size of its header.
-        &1_u16.to_le_bytes(),
-        &0x101_u16.to_le_bytes(),
-        &80_u32.to_le_bytes(),
-        &bytes.to_le_bytes(),
-        // Not compressed; where the options are; the ISA 6.3 and the SM target.
-        &0_u32.to_le_bytes(),
-        &64_u32.to_le_bytes(),
-        &[3, 0, 6, 0],
-        &75_u32.to_le_bytes(),
-        &0_u64.to_le_bytes(),
-        // 64-bit addresses, for Linux.
-        &0x11_u64.to_le_bytes(),
-        &[0; 16],
-        // No options.
-        &[0x48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    ];
-    let images = [entry.concat(), text].concat();
-    let (magic, version, header) = (0xba55_ed50_u32, 1_u16, 16_u16);
-    let start = [&magic.to_le_bytes()[..], &version.to_le_bytes(), &header.to_le_bytes()].concat();
-    [start, (images.len() as u64).to_le_bytes().to_vec(), images].concat()
+#[test]
+fn zero_bytes_at_the_end_of_ptx_are_ignored() {
+    let Device { context, .. } = device();
+    for zeros in ["\0", "\0\0"] {
+        let ptx = format!("{SCALE}{zeros}");
+        Module::load_ptx(&context, &ptx).unwrap().function("scale").unwrap();
+        let code = compile_ptx(&context, &ptx).unwrap();
+        Module::load_code(&context, &code).unwrap().function("scale").unwrap();
+    }
+    let ptx = format!("{SCALE}\0{SCALE}");
+    for error in [
+        Module::load_ptx(&context, &ptx).map(|_| ()).unwrap_err(),
+        compile_ptx(&context, &ptx).map(|_| ()).unwrap_err(),
+    ] {
+        assert!(matches!(error.error, Error::BadImage { .. }), "{error}");
+    }
 }
 
 #[test]
-fn a_fatbin_is_loaded_unless_the_driver_is_simulated() {
+fn a_fatbin_with_ptx_is_loaded() {
     let Device { context, stream } = device();
-    let loaded = Module::load_code(&context, &fatbin(SCALE));
-    if context.driver().is_simulated() {
-        let error = loaded.unwrap_err();
-        assert!(error.is_of_image() && error.to_string().contains("simulated"), "{error}");
-        return;
-    }
-    let function = loaded.unwrap().function("scale").unwrap();
+    let fatbin = fatbin(EntryKind::Ptx, SCALE.as_bytes());
+    let function = Module::load_code(&context, &fatbin).unwrap().function("scale").unwrap();
     let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0]).unwrap();
     let arguments = KernelArguments::new().buffer(&buffer).u32(3).f32(2.0);
     let launch = KernelLaunch::new(&function, LaunchGeometry::linear(1, 32), &arguments);
@@ -68,13 +55,31 @@ fn a_fatbin_is_loaded_unless_the_driver_is_simulated() {
 }
 
 #[test]
+fn a_simulated_driver_refuses_machine_code_itself() {
+    let Device { context, .. } = device_of(&simulated(Config::default()));
+    // The header of a cubin without sections and segments.
+    let mut cubin = [0; 64];
+    cubin[..5].copy_from_slice(b"\x7fELF\x02");
+    cubin[18] = 190;
+    for (code, reason) in [
+        (cubin.to_vec(), "cubins cannot be simulated"),
+        (fatbin(EntryKind::MachineCode, &cubin), "it has machine code for sm_75"),
+    ] {
+        let error = Module::load_code(&context, &code).unwrap_err();
+        let Error::Call(call) = &error.error else { panic!("{error}") };
+        assert_eq!(call.code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        assert!(error.is_of_image() && error.log.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn code_that_is_cut_off_or_unknown_does_not_reach_the_driver() {
     let Device { context, .. } = device();
     let bad = |code: &[u8]| {
         let error = Module::load_code(&context, code).unwrap_err().error;
         assert!(matches!(error, Error::BadImage { .. }), "{error}");
     };
-    let fatbin = fatbin(SCALE);
+    let fatbin = fatbin(EntryKind::Ptx, SCALE.as_bytes());
     bad(&fatbin[..fatbin.len() - 1]);
     bad(&fatbin[..10]);
     bad(b"\x7fELF");

@@ -31,16 +31,21 @@ pub enum ImageCode {
     /// PTX, which is compiled unless a bundle or the cache on disk has its machine code.
     Ptx(Arc<str>),
     /// Machine code that [`Module::load_code`] accepts: a cubin or a fatbin. It is loaded without
-    /// compilation and is never cached. The device must be one that it was made for.
+    /// compilation and is never cached. The device must be one that it was made for. A simulated
+    /// driver loads only fatbins with PTX.
     ///
     /// [`Module::load_code`]: crate::Module::load_code
     MachineCode(Arc<[u8]>),
 }
 
 impl CustomImage {
-    /// The image `name` of PTX.
+    /// The image `name` of PTX. Zero bytes at its end, such as the one after NVRTC's output, are
+    /// removed.
     pub fn ptx(name: impl Into<String>, ptx: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), code: ImageCode::Ptx(ptx.into()) }
+        let ptx = ptx.into();
+        let text = ptx.trim_end_matches('\0');
+        let ptx = if text.len() == ptx.len() { ptx } else { text.into() };
+        Self { name: name.into(), code: ImageCode::Ptx(ptx) }
     }
 
     /// The image `name` of machine code.

@@ -1,6 +1,8 @@
 //! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
 //! These tests need no feature of the runtime.
 
+use std::process::Command;
+
 use bytemuck::{Pod, Zeroable};
 use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
@@ -9,10 +11,19 @@ use retrograph_runtime::{
     Policy, PrewarmError, Program, Slice, Strategy,
 };
 use retrograph_test_support::device::{Device, device, device_of, simulated};
+use retrograph_test_support::fatbin::{EntryKind, fatbin};
 use retrograph_test_support::ptx::SCALE;
 use retrograph_test_support::with;
 
 const LEN: usize = 1000;
+
+/// The kernel of [`SCALE`] in CUDA C++.
+const SCALE_CUDA: &str = r#"
+extern "C" __global__ void scale(float *x, unsigned n, float a) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= a;
+}
+"#;
 
 /// Stores the fields of a struct, an f64 and an i8 as f32.
 const VALUES: &str = "
@@ -153,6 +164,49 @@ fn machine_code_of_an_own_kernel_is_loaded_without_compilation() {
     let code = compile_ptx(&device.context, SCALE).unwrap();
     let scaled = Scaled::new(CustomImage::machine_code("scale", code));
     assert_eq!(scaled.check(&device, Policy::Auto), "1 machine code, 1 jit");
+}
+
+#[test]
+fn the_zero_byte_at_the_end_of_ptx_is_ignored() {
+    let (ptx, terminated) =
+        (CustomImage::ptx("scale", SCALE), CustomImage::ptx("scale", format!("{SCALE}\0")));
+    assert_eq!(ptx, terminated);
+    assert_eq!(Scaled::new(terminated).check(&device(), Policy::Auto), "2 jit");
+    let inside = CustomImage::ptx("scale", format!("{SCALE}\0{SCALE}"));
+    let requirements = Scaled::new(inside).pass.requirements();
+    let refused = ModuleCache::new(&device().context).prewarm(&requirements, |_| ()).unwrap_err();
+    assert!(matches!(&refused, PrewarmError::Load { image, .. } if image == "scale"), "{refused}");
+}
+
+#[test]
+fn a_fatbin_with_ptx_is_loaded() {
+    let fatbin = fatbin(EntryKind::Ptx, SCALE.as_bytes());
+    let scaled = Scaled::new(CustomImage::machine_code("scale", fatbin));
+    for policy in [Policy::Auto, Policy::Eager] {
+        assert_eq!(scaled.check(&device(), policy), "1 machine code, 1 jit");
+    }
+}
+
+/// Needs `nvcc`, which `NVCC` names. With `RETROGRAPH_REQUIRE_TOOLS`, as in CI, it fails without.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that does nothing says so")]
+fn a_fatbin_of_nvcc_is_loaded() {
+    let Some(nvcc) = std::env::var_os("NVCC") else {
+        let required = std::env::var_os("RETROGRAPH_REQUIRE_TOOLS").is_some();
+        assert!(!required, "NVCC names no nvcc");
+        eprintln!("skipped: NVCC names no nvcc");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (source, fatbin) = (folder.path().join("scale.cu"), folder.path().join("scale.fatbin"));
+    std::fs::write(&source, SCALE_CUDA).unwrap();
+    // Machine code for one target, and PTX for all later ones.
+    let targets = "-gencode=arch=compute_75,code=[sm_75,compute_75]";
+    let mut compiler = Command::new(nvcc);
+    let status = compiler.args(["-fatbin", targets, "-o"]).args([&fatbin, &source]).status();
+    assert!(status.unwrap().success());
+    let scaled = Scaled::new(CustomImage::machine_code("scale", std::fs::read(fatbin).unwrap()));
+    assert_eq!(scaled.check(&device(), Policy::Auto), "1 machine code, 1 jit");
 }
 
 #[test]

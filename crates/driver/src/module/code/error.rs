@@ -4,9 +4,6 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeError {
-    /// A simulated driver cannot execute machine code.
-    #[error("it is machine code, but a simulated driver only executes PTX")]
-    Simulated,
     /// The code is neither a cubin nor a fatbin nor, for a simulated driver, text.
     #[error("it is not machine code for CUDA devices, neither a cubin nor a fatbin")]
     NoCode,

@@ -13,16 +13,17 @@ use crate::context::Context;
 
 pub use error::CodeError;
 
-/// Checks that `code` is complete and of the kind that the driver of `context` executes: machine
-/// code, or zero-terminated text for a simulated driver.
+/// Checks that `code` is a complete cubin or fatbin or, for a simulated driver, zero-terminated text.
+/// A simulated driver executes only PTX, and refuses cubins and fatbins without PTX itself.
 pub(super) fn check_code(context: &Context, code: &[u8]) -> Result<(), CodeError> {
     let bytes = Bytes(code);
-    let simulated = context.driver().is_simulated();
-    match (code.starts_with(elf::MAGIC), code.starts_with(&fatbin::MAGIC)) {
-        (true, _) | (_, true) if simulated => Err(CodeError::Simulated),
-        (true, _) => elf::check(bytes),
-        (_, true) => fatbin::check(bytes),
-        _ if simulated && code.last() == Some(&0) => Ok(()),
-        _ => Err(CodeError::NoCode),
+    if code.starts_with(elf::MAGIC) {
+        elf::check(bytes)
+    } else if code.starts_with(&fatbin::MAGIC) {
+        fatbin::check(bytes)
+    } else if context.driver().is_simulated() && code.last() == Some(&0) {
+        Ok(())
+    } else {
+        Err(CodeError::NoCode)
     }
 }
