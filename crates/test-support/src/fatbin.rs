@@ -1,4 +1,4 @@
-//! Fatbins, as `fatbinary` of CUDA 13.0 writes them.
+//! Cubins, and fatbins as `fatbinary` of CUDA 13.0 writes them.
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -7,6 +7,15 @@ pub enum EntryKind {
     Ptx = 1,
     /// A cubin.
     MachineCode = 2,
+}
+
+/// The header of a cubin without sections and segments.
+pub fn empty_cubin() -> [u8; 64] {
+    let mut cubin = [0; 64];
+    // The magic number, 64-bit addresses and the machine number of CUDA devices.
+    cubin[..5].copy_from_slice(b"\x7fELF\x02");
+    cubin[18] = 190;
+    cubin
 }
 
 /// A fatbin with one entry for sm_75, which is not compressed.

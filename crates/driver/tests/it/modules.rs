@@ -7,7 +7,7 @@ use retrograph_driver::{
 use retrograph_driver_sim::Config;
 
 use crate::device::{Device, device, device_of, simulated};
-use crate::fatbin::{EntryKind, fatbin};
+use crate::fatbin::{EntryKind, empty_cubin, fatbin};
 use crate::ptx::SCALE;
 
 #[test]
@@ -57,13 +57,9 @@ fn a_fatbin_with_ptx_is_loaded() {
 #[test]
 fn a_simulated_driver_refuses_machine_code_itself() {
     let Device { context, .. } = device_of(&simulated(Config::default()));
-    // The header of a cubin without sections and segments.
-    let mut cubin = [0; 64];
-    cubin[..5].copy_from_slice(b"\x7fELF\x02");
-    cubin[18] = 190;
     for (code, reason) in [
-        (cubin.to_vec(), "cubins cannot be simulated"),
-        (fatbin(EntryKind::MachineCode, &cubin), "it has machine code for sm_75"),
+        (empty_cubin().to_vec(), "cubins cannot be simulated"),
+        (fatbin(EntryKind::MachineCode, &empty_cubin()), "it has machine code for sm_75"),
     ] {
         let error = Module::load_code(&context, &code).unwrap_err();
         let Error::Call(call) = &error.error else { panic!("{error}") };

@@ -47,7 +47,10 @@ pub enum Warning {
     #[error("the cache on disk was not used: {0}")]
     Disk(DiskError),
     /// The driver refused compiled code; the next source was tried instead, and the PTX last.
-    #[error("`{image}` from {origin} was refused ({error}), so the next source is tried")]
+    #[error(
+        "`{image}` from {origin} was refused ({error}{}), so the next source is tried",
+        log.lines().next().map(|line| format!("; {line}")).unwrap_or_default()
+    )]
     Refused {
         /// The image.
         image: String,
@@ -55,6 +58,8 @@ pub enum Warning {
         origin: Source,
         /// The error of the driver, or of the preceding check.
         error: Error,
+        /// The driver's messages.
+        log: String,
     },
     /// The bundles have no code of an image for this device.
     #[error(

@@ -176,8 +176,8 @@ impl<'s> Session<'s> {
         match Module::load_code(self.context(), code) {
             Ok(module) => Ok(Some(module)),
             Err(failure) if failure.is_of_image() => {
-                let (image, error) = (wanted.name.clone(), failure.error);
-                self.warn(Warning::Refused { image, origin: source, error });
+                let (image, LoadError { error, log }) = (wanted.name.clone(), failure);
+                self.warn(Warning::Refused { image, origin: source, error, log });
                 Ok(None)
             }
             Err(failure) => Err(failed(wanted, failure)),

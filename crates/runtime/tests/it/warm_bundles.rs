@@ -10,6 +10,7 @@ use retrograph_runtime::modules::{
     Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning, image_target,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements};
+use retrograph_test_support::fatbin::empty_cubin;
 use retrograph_test_support::with;
 use sha2::{Digest, Sha256};
 
@@ -157,13 +158,15 @@ fn a_text_that_was_changed_since_is_not_found() {
 
 #[test]
 fn code_that_the_driver_refuses_is_compiled_from_ptx() {
-    let (_folder, path) = bundle(&[
-        entry("scale", SCALE, "this is no image"),
-        entry("store", STORE, "\x7fELF\x02 and so on"),
-    ]);
-    let warm = warm_two(&bench(), from(&path)).unwrap();
-    let words = ["`scale` from bundle was refused", "only executes PTX"];
-    assert_warm(&warm, Source::Jit, &words);
+    for (code, reason) in [
+        (b"\x7fELF\x02 and so on".to_vec(), "but its header requires"),
+        (empty_cubin().to_vec(), "cubins cannot be simulated"),
+    ] {
+        let cubin = BundleEntry { code, ..entry("store", STORE, "") };
+        let (_folder, path) = bundle(&[entry("scale", SCALE, "this is no image"), cubin]);
+        let warm = warm_two(&bench(), from(&path)).unwrap();
+        assert_warm(&warm, Source::Jit, &["`scale` from bundle was refused", reason]);
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::context::Context;
 
 pub use error::CodeError;
 
-/// Checks that `code` is a complete cubin or fatbin or, for a simulated driver, zero-terminated text.
-/// A simulated driver executes only PTX, and refuses cubins and fatbins without PTX itself.
+/// Checks that `code` is a complete cubin or fatbin or, for a simulated driver, zero-terminated
+/// text. A simulated driver executes only PTX, and refuses cubins and fatbins without PTX itself.
 pub(super) fn check_code(context: &Context, code: &[u8]) -> Result<(), CodeError> {
     let bytes = Bytes(code);
     if code.starts_with(elf::MAGIC) {
