@@ -61,7 +61,7 @@ pub(crate) fn read(
     };
     bar.finish_and_clear();
     let split = split?;
-    if let Some(CacheUse { path, state }) = &split.cache {
+    if let Some(CacheUse { path, state, .. }) = &split.cache {
         let path = path.display();
         fact(
             "tokens",

@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
         }
         evaluation => evaluation?,
     };
-    let Evaluation { loss, tokens } = evaluation;
+    let Evaluation { loss, tokens, .. } = evaluation;
     let perplexity = evaluation.perplexity();
     let unit = data::unit(&tokenizer);
     fact(

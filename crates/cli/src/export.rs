@@ -156,7 +156,7 @@ fn write(
 }
 
 fn show(written: &Written, destination: &Path) {
-    let Written { tensors, files, bytes } = written;
+    let Written { tensors, files, bytes, .. } = written;
     let (destination, size) = (destination.display(), screen::bytes(*bytes));
     fact("written", format!("{destination}: {tensors} tensors, {size}, weight files: {files}"));
 }

@@ -84,8 +84,9 @@ impl Results<'_> {
             Err(error) => {
                 if let Error::NotBitEqual { .. } = error {
                     // The report says that verification failed.
-                    let report = RunReport::new(self.device, &run.trainer, &times);
-                    self.write_report(&RunReport { verified_bitwise: Some(false), ..report });
+                    let mut report = RunReport::new(self.device, &run.trainer, &times);
+                    report.verified_bitwise = Some(false);
+                    self.write_report(&report);
                 }
                 return Err(self.failures.ended_by(error.into()));
             }
@@ -241,8 +242,8 @@ impl Results<'_> {
             let steps = trainer.verified_steps();
             fact("verified", format!("{steps} steps equal the eager step bit for bit"));
         }
-        let report = RunReport::new(self.device, trainer, times);
-        let report = RunReport { data: data::tally(data), ..report };
+        let mut report = RunReport::new(self.device, trainer, times);
+        report.data = data::tally(data);
         if let Some(found) = &report.memory {
             screen::memory_use(found, self.device.simulated);
         }

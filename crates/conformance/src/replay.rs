@@ -47,6 +47,7 @@ pub struct Played {
 
 /// The result of a replay.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Scenarios that have a trace and were replayed.
     pub replayed: usize,

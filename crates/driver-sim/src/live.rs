@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Counts of the objects that a program created and has not destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LiveObjects {
     /// References to primary contexts, and contexts that were created.
     pub contexts: usize,

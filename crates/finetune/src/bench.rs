@@ -48,6 +48,7 @@ pub struct Bench {
 
 /// The result of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Measurement {
     /// Sequences per step.
     pub batch: usize,

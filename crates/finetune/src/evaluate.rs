@@ -19,6 +19,7 @@ use crate::trainer::Trainer;
 
 /// The loss of a model on data.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// The mean cross-entropy of the predicted tokens, in nats; with preferences, the mean loss of
     /// the pairs.

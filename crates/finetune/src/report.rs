@@ -10,6 +10,7 @@ use crate::trainer::{MemoryUse, Trainer};
 
 /// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The name of the device.
     pub device: String,

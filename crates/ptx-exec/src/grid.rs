@@ -102,6 +102,7 @@ impl Default for Launch<'_> {
 
 /// Statistics of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaunchStats {
     /// Blocks.
     pub blocks: u64,

@@ -1,8 +1,14 @@
-//! Rules of public items, so that lists and errors can grow: a constant is a slice instead of an
-//! array, and an enum of errors is `#[non_exhaustive]`.
+//! Rules of public items, so that lists, errors and results can grow: a constant is a slice instead
+//! of an array, and enums of errors and types of results are `#[non_exhaustive]`.
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Ident, ImplItemConst, ItemConst, ItemEnum, ItemStatic, Type, Visibility};
+use syn::{
+    Attribute, Fields, Ident, ImplItemConst, ItemConst, ItemEnum, ItemStatic, ItemStruct, Type,
+    Visibility,
+};
+
+/// How names of results end: types that users only read.
+const RESULTS: &[&str] = &["Report", "Outcome", "Profile", "Progress", "Measurement", "Statistics"];
 
 /// Returns the lines of public items that break the rules, each with the rule.
 pub(super) fn check(file: &syn::File) -> Vec<(usize, String)> {
@@ -26,6 +32,21 @@ impl Items {
             self.0.push((name.clone(), "has its length in its type; use a slice"));
         }
     }
+
+    fn growing(&mut self, visibility: &Visibility, name: &Ident, attributes: &[Attribute]) {
+        let may_grow = |attribute: &Attribute| attribute.path().is_ident("non_exhaustive");
+        if is_public(visibility) && !attributes.iter().any(may_grow) {
+            self.0.push((name.clone(), "needs `#[non_exhaustive]`"));
+        }
+    }
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+fn is_result(name: &str) -> bool {
+    RESULTS.iter().any(|end| name.ends_with(end))
 }
 
 impl<'ast> Visit<'ast> for Items {
@@ -42,13 +63,20 @@ impl<'ast> Visit<'ast> for Items {
     }
 
     fn visit_item_enum(&mut self, item: &'ast ItemEnum) {
-        let is_error = item.ident.to_string().ends_with("Error");
-        let may_grow = |attribute: &Attribute| attribute.path().is_ident("non_exhaustive");
-        if matches!(item.vis, Visibility::Public(_)) && is_error && !item.attrs.iter().any(may_grow)
-        {
-            self.0.push((item.ident.clone(), "needs `#[non_exhaustive]`"));
+        let name = item.ident.to_string();
+        if name.ends_with("Error") || is_result(&name) {
+            self.growing(&item.vis, &item.ident, &item.attrs);
         }
         visit::visit_item_enum(self, item);
+    }
+
+    /// A struct with private fields can grow anyway.
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        let Fields::Named(fields) = &item.fields else { return };
+        let is_open = fields.named.iter().all(|field| is_public(&field.vis));
+        if is_open && is_result(&item.ident.to_string()) {
+            self.growing(&item.vis, &item.ident, &item.attrs);
+        }
     }
 }
 
@@ -66,6 +94,18 @@ mod tests {
         {
             assert!(*line == at && text.starts_with(&format!("`{name}` ")), "{found:?}");
         }
+    }
+
+    #[test]
+    fn closed_results_are_reported() {
+        let text = "pub struct StepReport { pub ms: f32 }\npub enum UpdateOutcome { Done }\n\
+                    #[non_exhaustive] pub struct Progress<'a> { pub name: &'a str }\n\
+                    pub struct Profile { pub ms: f32, private: u32 }\n\
+                    struct Report { pub ms: f32 }\npub struct Reports { pub all: Vec<u8> }";
+        let found = check(&syn::parse_file(text).unwrap());
+        let rule = "needs `#[non_exhaustive]`";
+        let expected = [(1, "StepReport"), (2, "UpdateOutcome")];
+        assert_eq!(found, expected.map(|(line, name)| (line, format!("`{name}` {rule}"))));
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub struct Measured {
 
 /// The result of a comparison.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Number of compared instances.
     pub instances: usize,

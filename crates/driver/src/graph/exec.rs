@@ -17,6 +17,7 @@ use crate::stream::{OutsideCapture, Stream};
 
 /// The result of updating an exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UpdateOutcome {
     /// The exec has the parameters of the given graph.
     Updated,

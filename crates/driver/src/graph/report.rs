@@ -9,6 +9,7 @@ use crate::error::Result;
 
 /// Nodes, edges, depth and kinds of a graph, as read back from the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GraphReport {
     /// Number of nodes.
     pub nodes: usize,

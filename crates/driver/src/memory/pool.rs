@@ -97,6 +97,7 @@ impl State {
 
 /// Usage of a pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolUse {
     /// Size of the pool.
     pub capacity: usize,

@@ -33,6 +33,7 @@ pub const MAX_REPLAYS: usize = 10_000;
 
 /// Device times of a step, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Profile {
     /// The name of the measured pass, or `graph`.
     pub subject: String,

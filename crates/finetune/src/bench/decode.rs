@@ -44,6 +44,7 @@ pub struct DecodeBench {
 
 /// The result of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DecodeMeasurement {
     /// Tokens of the prompt.
     pub position: usize,

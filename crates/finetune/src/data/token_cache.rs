@@ -29,6 +29,7 @@ pub struct TokenCache {
 
 /// The cache file of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheUse {
     /// The file.
     pub path: PathBuf,

@@ -55,6 +55,7 @@ impl ModelOutput<'_> {
 
 /// A written model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// Tensors.
     pub tensors: usize,

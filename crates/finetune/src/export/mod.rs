@@ -25,6 +25,7 @@ pub use weights::{ModelWeights, ValuesOf};
 
 /// The progress of a writer.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Progress<'a> {
     /// Bytes that are done.
     pub done: u64,

@@ -17,6 +17,7 @@ use crate::state::{
 
 /// The device bytes of a generator, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GenerationNeed {
     /// The parameters.
     pub parameters: usize,

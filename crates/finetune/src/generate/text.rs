@@ -97,6 +97,7 @@ pub enum StopReason {
 
 /// A generated text.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Generated {
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,

@@ -14,6 +14,7 @@ use crate::state::pooled_bytes;
 
 /// The device bytes of a run, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryNeed {
     /// The parameters.
     pub parameters: usize,

@@ -8,6 +8,7 @@ use crate::error::Result;
 
 /// The device bytes of a run, planned and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Planned bytes: allocations and the driver's own memory.
     pub planned_bytes: usize,

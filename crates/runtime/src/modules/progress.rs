@@ -6,6 +6,7 @@ use super::report::Source;
 
 /// The progress of prewarming, reported after each module.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Progress<'a> {
     /// Modules loaded so far.
     pub done: usize,

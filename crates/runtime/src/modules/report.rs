@@ -107,6 +107,7 @@ pub enum Warning {
 
 /// Resources of a compiled entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KernelReport {
     /// The entry point.
     pub entry: String,
@@ -120,6 +121,7 @@ pub struct KernelReport {
 
 /// The report of one module: an image, or an image that is cut to one entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImageReport {
     /// The name of the image, or of the entry point to which it is cut.
     pub image: String,
@@ -152,6 +154,7 @@ impl ImageReport {
 
 /// The report of prewarming.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PrewarmReport {
     /// Each module in the order of loading.
     pub images: Vec<ImageReport>,

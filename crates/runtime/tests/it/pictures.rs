@@ -44,17 +44,11 @@ fn profile(pass: &Pass, times: &[f32]) -> Profile {
         let (name, kernel) = (held.name().to_owned(), held.verb().to_owned());
         OperationTime { operation, name, kernel, ms: *ms }
     };
-    Profile {
-        subject: pass.name().to_owned(),
-        device: "a <device>".to_owned(),
-        simulated: true,
-        strategy: "manual".to_owned(),
-        replays: 3,
-        step_ms: 1.0,
-        record_ms: 0.0,
-        phases: Vec::new(),
-        operations: times.iter().enumerate().map(operation).collect(),
-    }
+    let mut profile = Profile::of(pass.name(), &device().context, 3).unwrap();
+    profile.device = "a <device>".to_owned();
+    profile.simulated = true;
+    profile.operations = times.iter().enumerate().map(operation).collect();
+    profile
 }
 
 /// The largest sum of times along edges, by trying every operation as the end of a path.
