@@ -30,7 +30,7 @@
 //!
 //! A value carries the lifetime of its kernel, so using a value of another kernel does not compile:
 //!
-//! ```compile_fail
+//! ```compile_fail,E0521
 //! use retrograph_ptx::build::Kernel;
 //! Kernel::build("outer", |k| {
 //!     let a = k.param::<u32>("a");
