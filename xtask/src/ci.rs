@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The job, `all`, or `list` for the names of all jobs as JSON.
+    /// The job, `all`, or `list` for the names of the jobs that `ci.yml` runs as a matrix, as JSON.
     #[arg(default_value = "all")]
     job: String,
 }
@@ -52,7 +52,7 @@ const JOBS: &[Job] = &[
 ];
 
 /// Jobs that `all` leaves out: they need network access beyond package registries, take long to
-/// install, compile crates again, or need another machine.
+/// install, or compile crates again.
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
     ("release", release),
@@ -63,6 +63,11 @@ const SEPARATE_JOBS: &[Job] = &[
     ("docs-rs", packages::docs_rs),
     ("msrv", msrv),
     ("advisories", dependencies::advisories),
+];
+
+/// Jobs that `all` leaves out and for which `ci.yml` has steps: `semver` needs the tags of the
+/// repository and a tool that takes long to compile, `aarch64` a machine of this architecture.
+const PREPARED_JOBS: &[Job] = &[
     ("semver", dependencies::semver),
     ("aarch64", || {
         let flags = ["--all-targets", "--locked", "--target", "aarch64-unknown-linux-gnu"];
@@ -77,26 +82,30 @@ const GPU_JOBS: &[Job] = &[("gpu-archive", gpu_archive), ("gpu-test", gpu_test)]
 /// `cargo xtask ci list`.
 pub(crate) fn named_jobs() -> impl Iterator<Item = (&'static str, &'static str)> {
     let of = |file, jobs: &'static [Job]| jobs.iter().map(move |(name, _)| (file, *name));
-    of("ci.yml", SEPARATE_JOBS).chain(of("gpu.yml", GPU_JOBS))
+    of("ci.yml", PREPARED_JOBS).chain(of("gpu.yml", GPU_JOBS))
+}
+
+/// All jobs.
+fn jobs() -> impl Iterator<Item = &'static Job> {
+    [JOBS, SEPARATE_JOBS, PREPARED_JOBS, GPU_JOBS].into_iter().flatten()
 }
 
 /// The names of all jobs.
 pub(crate) fn job_names() -> impl Iterator<Item = &'static str> {
-    JOBS.iter().chain(SEPARATE_JOBS).chain(GPU_JOBS).map(|(name, _)| *name)
+    jobs().map(|(name, _)| *name)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.job == "list" {
-        let names: Vec<_> = JOBS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = JOBS.iter().chain(SEPARATE_JOBS).map(|(name, _)| *name).collect();
         println!("{}", serde_json::to_string(&names)?);
         return Ok(());
     }
     if arguments.job == "all" {
         return all();
     }
-    let every = || JOBS.iter().chain(SEPARATE_JOBS).chain(GPU_JOBS);
-    let Some((name, job)) = every().find(|(name, _)| *name == arguments.job) else {
-        let names: Vec<_> = every().map(|(name, _)| *name).collect();
+    let Some((name, job)) = jobs().find(|(name, _)| *name == arguments.job) else {
+        let names: Vec<_> = job_names().collect();
         bail!("no job `{}`; the jobs are all, {}", arguments.job, names.join(", "));
     };
     job().with_context(|| format!("job {name}"))

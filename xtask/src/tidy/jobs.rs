@@ -5,6 +5,9 @@ use std::path::Path;
 
 use crate::ci;
 
+/// The workflow with the matrix of the other jobs, and the command that lists them.
+const MATRIX: &str = ".github/workflows/ci.yml";
+const LIST: &str = "$(cargo xtask ci list)";
 /// The page that describes the jobs.
 const PAGE: &str = "CONTRIBUTING.md";
 
@@ -15,6 +18,9 @@ pub(super) fn check(root: &Path, complaints: &mut Vec<String>) {
         if !runs(&read(&Path::new(".github/workflows").join(file)), job) {
             complaints.push(format!("{file}: no step runs `cargo xtask ci {job}`"));
         }
+    }
+    if !read(Path::new(MATRIX)).contains(LIST) {
+        complaints.push(format!("{MATRIX}: no step runs `{LIST}`"));
     }
     let page = read(Path::new(PAGE));
     let rows: String = page.lines().filter(|line| line.starts_with("| `")).collect();
