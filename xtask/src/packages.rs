@@ -1,6 +1,7 @@
 //! Checks of the published packages: required contents, builds and tests from archives, READMEs,
 //! examples, and builds with every set of features.
 
+mod commands;
 mod readmes;
 
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ pub(crate) fn archive_tests() -> anyhow::Result<()> {
     check(tests)
 }
 
-/// Follows the README of each library, and runs copies of the examples, with the packages from
+/// Follows the README of each package, and runs copies of the examples, with the packages from
 /// their archives.
 pub(crate) fn readmes() -> anyhow::Result<()> {
     let packages = published()?;

@@ -1,7 +1,9 @@
-//! Follows the README of each published library literally, as on a clean machine.
+//! Follows the README of each published package, as on a clean machine: those of libraries
+//! literally, and the commands of programs.
 //!
-//! A new package gets the dependencies in the `cargo add` lines of the README, and its examples as
-//! printed. It is built with the packages from their archives, and runs on the simulator.
+//! For a library, a new package gets the dependencies in the `cargo add` lines of the README, and
+//! its examples as printed. It is built with the packages from their archives, and runs on the
+//! simulator.
 //!
 //! A code block belongs to the file that the preceding line names (`` `build.rs`: ``). Without such
 //! a line, each Rust block is a program, unless it has `ignore`. A block with `no_run` is only
@@ -14,7 +16,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::{Package, unpacked_manifest};
+use super::{Package, commands, unpacked_manifest};
 use crate::workspace::{check, command, profiles, target_dir};
 
 /// The steps in a README.
@@ -28,7 +30,10 @@ struct Steps {
     programs: Vec<String>,
 }
 
-/// Follows the README of every library, in the workspace `unpacked` of the archives and of the
+/// The package whose README has a program that loads the driver of the machine.
+const CLIENT: &str = "readme-retrograph-driver";
+
+/// Follows the README of every package, in the workspace `unpacked` of the archives and of the
 /// packages `others`.
 pub(super) fn follow(
     packages: &[Package],
@@ -41,9 +46,10 @@ pub(super) fn follow(
         check(build)
     };
     let mut followed = Vec::new();
-    // Other tests and the job `main-job` cover the commands of programs.
+    let readme_of =
+        |package: &Package| fs::read_to_string(unpacked.join(package.id()).join("README.md"));
     for package in packages.iter().filter(|package| !package.is_program()) {
-        let readme = fs::read_to_string(unpacked.join(package.id()).join("README.md"))?;
+        let readme = readme_of(package)?;
         let name = format!("readme-{}", package.name);
         let steps = Steps::of(&readme, &name).with_context(|| package.name.clone())?;
         write(&unpacked.join(&name), &name, &steps, packages)?;
@@ -63,6 +69,15 @@ pub(super) fn follow(
             run.arg(path).current_dir(unpacked.join(name));
             check(run).with_context(|| format!("the README of {name}"))?;
         }
+    }
+    for package in packages.iter().filter(|package| package.is_program()) {
+        let Package { name, .. } = package;
+        build(name)?;
+        let program = |name: &str| target_dir().join("debug").join(name);
+        let folder = unpacked.join(format!("commands-{name}"));
+        let readme = readme_of(package)?;
+        commands::run(name, &readme, &program(name), &program(CLIENT), &folder)
+            .with_context(|| format!("the README of {name}"))?;
     }
     Ok(())
 }
