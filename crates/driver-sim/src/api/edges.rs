@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Whether a node is a kernel node.
-    fn is_kernel(&self, node: CUgraphNode) -> Result<bool, Refusal> {
+    pub(super) fn is_kernel(&self, node: CUgraphNode) -> Result<bool, Refusal> {
         Ok(matches!(self.nodes.get(node)?.kind, NodeKind::Operation(Operation::Launch(_))))
     }
 

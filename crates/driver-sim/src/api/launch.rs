@@ -99,14 +99,36 @@ impl State {
         self.keep_attributes(stream, request)
     }
 
+    /// The node of the launch that was just captured; `None` if the stream does not capture.
+    fn captured_launch(&mut self, stream: CUstream) -> Result<Option<CUgraphNode>, Refusal> {
+        let Route::Capture(stream, _) = self.route(stream)? else { return Ok(None) };
+        let member = self.streams.get(stream)?.member.as_ref();
+        Ok(member.and_then(|member| member.dependencies.first().copied()))
+    }
+
+    /// Makes the edges from kernels to the node of a captured launch programmatic.
+    ///
+    /// Source: "Use in CUDA Graphs" of programmatic dependent launch in the CUDA programming guide,
+    /// which does not say what becomes of edges from other nodes: they stay full dependencies.
+    pub(super) fn keep_programmatic_edges(&mut self, stream: CUstream) -> Call {
+        let Some(node) = self.captured_launch(stream)? else { return Ok(()) };
+        let programmatic = CUgraphEdgeData {
+            from_port: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+            r#type: CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.0 as u8,
+            ..CUgraphEdgeData::default()
+        };
+        for from in self.nodes.get(node)?.dependencies.clone() {
+            if self.is_kernel(from)? {
+                self.nodes.get_mut(node)?.edge_data.insert(from, programmatic);
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the node of a captured launch the attributes of the launch.
     fn keep_attributes(&mut self, stream: CUstream, request: &LaunchRequest) -> Call {
         use CUlaunchAttributeID as A;
-        let Route::Capture(stream, _) = self.route(stream)? else { return Ok(()) };
-        let member = self.streams.get(stream)?.member.as_ref();
-        let Some(&node) = member.and_then(|member| member.dependencies.first()) else {
-            return Ok(());
-        };
+        let Some(node) = self.captured_launch(stream)? else { return Ok(()) };
         let attributes = &mut self.nodes.get_mut(node)?.attributes;
         let mut keep = |attribute: A, words: &[u32]| {
             let mut value = [0; 64];

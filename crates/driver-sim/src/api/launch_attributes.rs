@@ -20,6 +20,8 @@ pub(super) struct Attributes {
     pub(super) cluster: Option<[u32; 3]>,
     /// Whether the launch is cooperative.
     is_cooperative: bool,
+    /// Whether the launch may start before the kernel before it has ended.
+    is_programmatic: bool,
     /// Whether a captured launch with one of the attributes is not simulated.
     only_eager: bool,
 }
@@ -36,14 +38,15 @@ impl State {
         self.check_legacy_stream(config.hStream)?;
         self.resolved(function)?;
         let attributes = self.launch_attributes(&config)?;
-        let Attributes { cluster, is_cooperative, only_eager } = attributes;
+        let Attributes { cluster, is_cooperative, is_programmatic, only_eager } = attributes;
         let base = LaunchRequest::of_config(&config);
         let request =
             LaunchRequest { function, parameters, extra, cluster, is_cooperative, ..base };
         if only_eager {
             self.refuse_captured_attributes(config.hStream)?;
         }
-        self.launch_request(config.hStream, &request)
+        self.launch_request(config.hStream, &request)?;
+        if is_programmatic { self.keep_programmatic_edges(config.hStream) } else { Ok(()) }
     }
 
     /// Reads the attributes of a launch. The last one of a kind wins.
@@ -74,6 +77,7 @@ impl State {
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
                 | A::CU_LAUNCH_ATTRIBUTE_COOPERATIVE
                 | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+                | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
                 | A::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         );
         match given.id {
@@ -81,11 +85,14 @@ impl State {
             A::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => {
                 found.cluster = Some([word(0), word(1), word(2)]);
             }
-            // These change only speed and permit early starts, which the simulator does not use.
+            // Permits early starts, which the simulator does not use.
+            A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {
+                found.is_programmatic = word(0) != 0;
+            }
+            // These change only speed.
             A::CU_LAUNCH_ATTRIBUTE_IGNORE
             | A::CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
             | A::CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
-            | A::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             | A::CU_LAUNCH_ATTRIBUTE_PRIORITY
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
             | A::CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
