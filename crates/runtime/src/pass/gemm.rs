@@ -18,23 +18,18 @@ use crate::library::{GemmProblem, MatrixShape};
 /// let w = pass.external::<f32>("w", 4 * 3);
 /// let y = pass.external::<f32>("y", 2 * 4);
 /// let workspace = pass.transient::<u32>("workspace", CUBLAS_WORKSPACE_BYTES / 4);
-/// pass.library_gemm(&LibraryGemm {
-///     a: x,
-///     b: w,
-///     c: y,
-///     workspace,
-///     shape: MatrixShape { m: 2, n: 4, k: 3 },
-///     transpose_a: false,
-///     transpose_b: true,
-///     alpha: 1.0,
-///     accumulate: false,
-/// })?;
+/// let mut product = LibraryGemm::new(MatrixShape { m: 2, n: 4, k: 3 }, x, w, y, workspace);
+/// product.transpose_b = true;
+/// pass.library_gemm(&product)?;
 /// // The program then needs a handle: `bindings.cublas(&Cublas::load(&context)?)`.
 /// assert_eq!(pass.operations()[0].name(), "cublas_gemm");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct LibraryGemm {
+    /// The sizes.
+    pub shape: MatrixShape,
     /// `m × k`, or `k × m` if it is transposed.
     pub a: Slice<f32>,
     /// `k × n`, or `n × k` if it is transposed.
@@ -44,8 +39,6 @@ pub struct LibraryGemm {
     /// Scratch memory of the library, [`CUBLAS_WORKSPACE_BYTES`](crate::CUBLAS_WORKSPACE_BYTES)
     /// or less. Products that share a workspace run one after another.
     pub workspace: Slice<u32>,
-    /// The sizes.
-    pub shape: MatrixShape,
     /// Whether `a` is used transposed.
     pub transpose_a: bool,
     /// Whether `b` is used transposed.
@@ -57,6 +50,18 @@ pub struct LibraryGemm {
 }
 
 impl LibraryGemm {
+    /// The product `c = a · b` without transposition.
+    pub fn new(
+        shape: MatrixShape,
+        a: Slice<f32>,
+        b: Slice<f32>,
+        c: Slice<f32>,
+        workspace: Slice<u32>,
+    ) -> Self {
+        let (transpose_a, transpose_b, alpha, accumulate) = (false, false, 1.0, false);
+        Self { shape, a, b, c, workspace, transpose_a, transpose_b, alpha, accumulate }
+    }
+
     /// The library call.
     ///
     /// # Errors

@@ -47,18 +47,9 @@ impl Products {
         let (bias, alpha, accumulate) = (None, 1.0, false);
         let fprop = Fprop { x: active, w, bias, y: ours, shape, alpha, accumulate };
         pass.launch(fprop.launch().unwrap()).unwrap();
-        pass.library_gemm(&LibraryGemm {
-            a: active,
-            b: w,
-            c: theirs,
-            workspace,
-            shape: SHAPE,
-            transpose_a: false,
-            transpose_b: true,
-            alpha,
-            accumulate,
-        })
-        .unwrap();
+        let mut product = LibraryGemm::new(SHAPE, active, w, theirs, workspace);
+        product.transpose_b = true;
+        pass.library_gemm(&product).unwrap();
         pass.launch(Add { a: ours, b: theirs, out: sum }.launch().unwrap()).unwrap();
         Self { pass, x, w, ours, theirs, sum }
     }
@@ -331,18 +322,10 @@ fn the_handle_lives_as_long_as_the_last_program_with_it() {
         let b = pass.external::<f32>("b", SHAPE.n * SHAPE.k);
         let c = pass.external::<f32>("c", SHAPE.m * SHAPE.n);
         let workspace = pass.transient("workspace", SHAPE.m * SHAPE.n);
-        let gemm = LibraryGemm {
-            a,
-            b,
-            c,
-            workspace,
-            shape: SHAPE,
-            transpose_a: false,
-            transpose_b: true,
-            alpha: 1.0,
-            accumulate: true,
-        };
-        let short = LibraryGemm { b: b.slice(0..5), ..gemm };
+        let mut gemm = LibraryGemm::new(SHAPE, a, b, c, workspace);
+        (gemm.transpose_b, gemm.accumulate) = (true, true);
+        let mut short = gemm;
+        short.b = b.slice(0..5);
         let error = pass.library_gemm(&short).unwrap_err();
         assert!(matches!(error, PassError::MatrixLength { operand: "b", found: 5, .. }), "{error}");
         pass.library_gemm(&gemm).unwrap();

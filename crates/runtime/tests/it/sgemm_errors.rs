@@ -39,18 +39,10 @@ impl Products {
         let results @ [sgemm, tf32x3, split_f16] =
             ["sgemm", "tf32x3", "split f16"].map(|name| pass.external(name, ROWS * OUTPUTS));
         let workspace = pass.transient("workspace", CUBLAS_WORKSPACE_BYTES / 4);
-        pass.library_gemm(&LibraryGemm {
-            a: x,
-            b: w,
-            c: sgemm,
-            workspace,
-            shape: MatrixShape { m: ROWS, n: OUTPUTS, k: inner },
-            transpose_a: false,
-            transpose_b: true,
-            alpha: 1.0,
-            accumulate: false,
-        })
-        .unwrap();
+        let shape = MatrixShape { m: ROWS, n: OUTPUTS, k: inner };
+        let mut product = LibraryGemm::new(shape, x, w, sgemm, workspace);
+        product.transpose_b = true;
+        pass.library_gemm(&product).unwrap();
         let shape = GemmShape { rows: ROWS, inputs: inner, outputs: OUTPUTS };
         let (bias, alpha, accumulate) = (None, 1.0, false);
         launch(&mut pass, Fprop { x, w, bias, y: tf32x3, shape, alpha, accumulate }.launch());
