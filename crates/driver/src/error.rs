@@ -197,6 +197,35 @@ pub enum Error {
         /// Number of parameters.
         parameters: usize,
     },
+    /// The device does not have what a launch attribute needs.
+    #[error(
+        "`{function}` is launched with {attribute}, which needs compute capability {}.{}, but the \
+         device has {}.{}; launch it without there",
+        required.0, required.1, found.0, found.1
+    )]
+    AttributeNotOnDevice {
+        /// The entry point of the launch.
+        function: String,
+        /// The attribute.
+        attribute: &'static str,
+        /// The first compute capability with it.
+        required: (u32, u32),
+        /// The compute capability of the device.
+        found: (u32, u32),
+    },
+    /// The lists of a tensor map's layout do not have the same number of dimensions.
+    #[error(
+        "a tensor map has {sizes} sizes, {strides} strides and {box_sizes} box sizes; give 1 to 5 \
+         sizes, one stride less, and as many box sizes"
+    )]
+    TensorMapDimensions {
+        /// The number of sizes.
+        sizes: usize,
+        /// The number of strides.
+        strides: usize,
+        /// The number of box sizes.
+        box_sizes: usize,
+    },
     /// The launch attributes of a kernel node cannot change after instantiation.
     #[error(
         "the node of `{function}` has other launch attributes, which cannot change; build and \

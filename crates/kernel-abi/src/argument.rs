@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use bytemuck::Pod;
+use retrograph_ptx::TensorMapLayout;
 
-use crate::{DType, Element, View};
+use crate::{Element, View};
 
 /// How a launch accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,23 +56,17 @@ impl<B: Copy> BufferArgument<B> {
 /// Elements and rows of a box of a tensor map.
 pub type BoxSizes = [u32; 2];
 
-/// A tensor map argument: planes of a row-major matrix, copied in boxes with the 128-byte swizzle.
-///
-/// The launch accesses the range through another argument, which declares the access.
+/// A tensor map argument. The launch accesses the range through another argument, which declares
+/// the access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMapArgument<B> {
     /// The buffer.
     pub buffer: B,
-    /// The bytes of the buffer that the planes cover.
+    /// The bytes of the buffer that contain the tensor. Its first element is at their start, which
+    /// is a multiple of 16.
     pub bytes: Range<usize>,
-    /// The element type: bf16, f32, or f16 for the terms of split operands.
-    pub dtype: DType,
-    /// Elements of a row, rows of a plane, and planes; none is 0.
-    pub sizes: [u64; 3],
-    /// Bytes from row to row and from plane to plane, multiples of 16.
-    pub strides: [u64; 2],
-    /// The size of a box.
-    pub box_sizes: BoxSizes,
+    /// The tensor and the box in which it is copied.
+    pub layout: TensorMapLayout,
 }
 
 /// One eight-byte cell of a table argument.
@@ -139,6 +134,12 @@ impl<B: Copy> Argument<B> {
     /// A view that is updated in place.
     pub fn update<T: Element>(view: View<B, T>) -> Self {
         Self::Buffer(BufferArgument::new(view, Access::ReadWrite))
+    }
+
+    /// The map of the tensor at the start of `view`. Another argument declares the access.
+    pub fn tensor_map<T: Element>(view: View<B, T>, layout: TensorMapLayout) -> Self {
+        let (buffer, bytes) = (view.buffer(), view.byte_range());
+        Self::TensorMap(Some(TensorMapArgument { buffer, bytes, layout }))
     }
 
     /// A constant float.

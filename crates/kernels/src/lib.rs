@@ -65,7 +65,9 @@ pub use launch::{
 pub use ops::all;
 pub use problem::Problem;
 pub use retrograph_kernel_abi::{DType, Parameter, ParameterKind};
-pub use retrograph_ptx::{CannotRun, ImageForm, Reach, SmTarget};
+pub use retrograph_ptx::{
+    CannotRun, ImageForm, Reach, SmTarget, TensorMapLayout, TensorMapSwizzle, TensorMapType,
+};
 pub use tensor::{Nf4, Nf4Scales, Output, TensorView};
 pub use view::{Element, View};
 

@@ -8,6 +8,7 @@
 //! | [`instructions`] | the table, and how to add an instruction |
 //! | [`mod@validate`] | checks of a module against the table |
 //! | [`target`] | SM targets and PTX ISA versions |
+//! | [`TensorMapLayout`] | layouts of tensor maps, for drivers and kernels |
 //!
 //! ```
 //! use retrograph_ptx::SmTarget;
@@ -77,12 +78,14 @@ pub mod instructions;
 mod parse;
 mod print;
 pub mod target;
+mod tensor_map;
 pub mod validate;
 mod words;
 
 pub use features::SmFeatures;
 pub use parse::{ParseError, parse};
 pub use target::{CannotRun, ImageForm, IsaVersion, Reach, SmTarget};
+pub use tensor_map::{TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use validate::{ValidationError, validate};
 
 /// Runs the examples of README.md as tests.

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use retrograph_driver_sim::Simulator;
 use retrograph_kernels::{Access, Argument, BufferArgument};
 use retrograph_runtime::{
-    Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver, ModuleCache,
-    Origin, Pass, Policy, Program, Slice, Stream, UpdateStrategy, WarmModules,
+    Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver,
+    LaunchGeometry, ModuleCache, Origin, Pass, Policy, Program, Slice, Stream, UpdateStrategy,
+    WarmModules,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -73,14 +74,8 @@ impl Described {
             let slice = slices[usize::from(!at.is_multiple_of(SHARE))];
             let x = Argument::Buffer(BufferArgument::new(slice, Access::ReadWrite));
             let a = Argument::f32(0.5 + (at % 7) as f32 / 16.0);
-            let launch = CustomLaunch {
-                image: image.clone(),
-                entry: "affine".to_owned(),
-                grid: [1, 1, 1],
-                block: [LEN as u32, 1, 1],
-                shared_bytes: 0,
-                arguments: vec![x, a],
-            };
+            let geometry = LaunchGeometry::linear(1, LEN as u32);
+            let launch = CustomLaunch::new(image.clone(), "affine", geometry, vec![x, a]);
             // SAFETY: the entry takes an address and a float, and touches as many floats as there
             // are threads, which the buffer has.
             unsafe { pass.custom(launch) }?;

@@ -52,10 +52,10 @@ pub use retrograph_driver::{
     CallError, CaptureError, CaptureInvalidation, CaptureMode, CapturedNodes, Capturing, Context,
     DeviceBuffer, DeviceIndex, DeviceInfo, DeviceScalar, Driver, DriverVersion, EnergyCounter,
     Error, Event, FirstFailure, Function, Graph, GraphExec, GraphReport, KernelArguments,
-    KernelLaunch, KernelTime, LaunchGeometry, LoadError, MemcpyParams, MemoryPool, MemsetParams,
-    Module, Node, NodeKind, OperationTime, Origin, Owner, PhaseTime, PinnedBuffer, PoolSeal,
-    PoolUse, Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType,
-    UpdateOutcome,
+    KernelLaunch, KernelTime, LaunchAttributes, LaunchGeometry, LoadError, MemcpyParams,
+    MemoryPool, MemsetParams, Module, Node, NodeKind, OperationTime, Origin, Owner, PhaseTime,
+    PinnedBuffer, PoolSeal, PoolUse, Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle,
+    TensorMapType, UpdateOutcome,
 };
 pub use retrograph_driver::{
     capture, context, device, driver, error, event, graph, launch, nvtx, profile, stream, sys,

@@ -7,7 +7,7 @@ use std::error::Error;
 use retrograph_runtime::modules::{Bundle, CacheOptions};
 use retrograph_runtime::{
     Argument, Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver,
-    ModuleCache, OpId, Pass, PassError, Policy, Program, Slice, Stream,
+    LaunchGeometry, ModuleCache, OpId, Pass, PassError, Policy, Program, Slice, Stream,
 };
 
 /// What build.rs has made: the PTX `SCALE`, and the machine code `BUNDLE`.
@@ -65,14 +65,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn scale(pass: &mut Pass, x: Slice<f32>, y: Slice<f32>, a: f32) -> Result<OpId, PassError> {
     assert!(x.len() <= y.len(), "the kernel writes one element for each that it reads");
     let n = u32::try_from(x.len()).expect("the pass is small");
-    let launch = CustomLaunch {
-        image: CustomImage::ptx("scale", kernels::SCALE),
-        entry: "scale".to_owned(),
-        grid: [n.div_ceil(THREADS), 1, 1],
-        block: [THREADS, 1, 1],
-        shared_bytes: 0,
-        arguments: vec![Argument::read(x), Argument::write(y), Argument::U32(n), Argument::f32(a)],
-    };
+    let geometry = LaunchGeometry::linear(n.div_ceil(THREADS), THREADS);
+    let arguments = vec![Argument::read(x), Argument::write(y), Argument::U32(n), Argument::f32(a)];
+    let image = CustomImage::ptx("scale", kernels::SCALE);
+    let launch = CustomLaunch::new(image, "scale", geometry, arguments);
     // SAFETY: these are the kernel's parameters. It reads `x[..n]` and writes `y[..n]`.
     unsafe { pass.custom(launch) }
 }

@@ -162,7 +162,7 @@ impl GraphExec {
         self.context.same(launch.function.context(), "the function")?;
         launch.check()?;
         self.check_node(node)?;
-        if !launch.attributes.is_empty() {
+        if !launch.attributes.full_stream_serialization().is_empty() {
             // SAFETY: the caller promises that the graph lives, and the context was made current.
             let held = unsafe { attributes_of(&self.context, node) }?;
             if held != launch.attributes.of_nodes() {

@@ -63,9 +63,7 @@ impl Graph {
                 )
             }
         })?;
-        if !launch.attributes.is_empty() {
-            self.set_launch_attributes(node, &launch.attributes)?;
-        }
+        self.set_launch_attributes(node, &launch.attributes.full_stream_serialization())?;
         launch.owners().for_each(|owner| self.keep(owner));
         Ok(node)
     }

@@ -37,7 +37,7 @@ pub struct KernelLaunch<'a> {
     pub geometry: LaunchGeometry,
     /// The arguments.
     pub arguments: &'a KernelArguments,
-    /// Clusters, cooperation and the preferred carve-out.
+    /// Clusters, cooperation, the preferred carve-out and PDL.
     pub attributes: LaunchAttributes,
 }
 
@@ -64,8 +64,18 @@ impl KernelLaunch<'_> {
         std::iter::once(self.function.owner()).chain(self.arguments.owners().iter().cloned())
     }
 
-    /// Checks the argument sizes against the function's parameters, if known.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks the attributes against the device, and the argument sizes against the function's
+    /// parameters, if known. Every use of a launch begins with this check.
+    ///
+    /// # Errors
+    /// [`Error::AttributeNotOnDevice`], or an error that names an argument.
+    pub fn check(&self) -> Result<()> {
+        let context = self.function.context();
+        if let Some((attribute, required)) = self.attributes.missing_on(context) {
+            let found = context.compute_capability();
+            let function = self.function.name().to_owned();
+            return Err(Error::AttributeNotOnDevice { function, attribute, required, found });
+        }
         let Some(expected) = self.function.parameter_sizes() else { return Ok(()) };
         let found = self.arguments.sizes();
         let different = |index: &usize| expected.get(*index) != found.get(*index);

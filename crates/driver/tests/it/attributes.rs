@@ -7,9 +7,9 @@ use retrograph_driver::{
     KernelLaunch, LaunchAttributes, LaunchGeometry,
 };
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_driver_sys::CUresult;
+use retrograph_driver_sys::{CUgraphNode, CUresult};
 
-use crate::device::{Device, device, device_of, driver_of};
+use crate::device::{Device, device, device_of, driver_of, simulated};
 use crate::ptx::{SCALE, load};
 
 /// Stores for each block the size of its cluster, times 100, and its rank there.
@@ -60,6 +60,30 @@ WAIT:
     ld.acquire.gpu.global.u32   %r1, [%rd1];
     setp.lt.u32                 %p0, %r1, %r0;
     @%p0 bra                    WAIT;
+    ret;
+}
+";
+
+/// Adds 1 to a number after it has waited for the kernel before.
+const NEXT: &str = "
+.version 7.8
+.target sm_90
+.address_size 64
+
+.visible .entry next(
+    .param .u64 number
+)
+{
+    .reg .b32 %r<1>;
+    .reg .b64 %rd<2>;
+
+    griddepcontrol.launch_dependents;
+    griddepcontrol.wait;
+    ld.param.u64        %rd0, [number];
+    cvta.to.global.u64  %rd1, %rd0;
+    ld.global.u32       %r0, [%rd1];
+    add.u32             %r0, %r0, 1;
+    st.global.u32       [%rd1], %r0;
     ret;
 }
 ";
@@ -262,4 +286,98 @@ fn a_node_whose_attribute_is_refused_is_not_in_the_graph() {
     // SAFETY: as above.
     let node = unsafe { graph.add_kernel(&launch, &[]) }.unwrap();
     assert_eq!(graph.launch_attributes(node).unwrap(), launch.attributes);
+}
+
+/// Whether all edges of a graph are full dependencies: the older query fails otherwise.
+fn has_only_full_edges(graph: &Graph) -> bool {
+    let [mut from, mut to] = [[CUgraphNode::NULL; 8]; 2];
+    let mut count = from.len();
+    // SAFETY: the graph lives, and the pointers hold `count` edges.
+    let code = unsafe {
+        (graph.context().table().cuGraphGetEdges)(
+            graph.raw(),
+            from.as_mut_ptr(),
+            to.as_mut_ptr(),
+            &mut count,
+        )
+    };
+    match code {
+        CUresult::CUDA_ERROR_LOSSY_QUERY => false,
+        code => code.ok().map(|()| true).unwrap(),
+    }
+}
+
+#[test]
+fn launches_with_programmatic_stream_serialization_wait_for_the_kernel_before() {
+    let Device { context, stream } = device();
+    if context.compute_capability() < (9, 0) {
+        return;
+    }
+    let function = load(&context, NEXT, "next");
+    let number = DeviceBuffer::<u32>::zeroed(&context, 1).unwrap();
+    let arguments = KernelArguments::new().buffer(&number);
+    // SAFETY: the kernel waits before it accesses memory.
+    let early = unsafe { LaunchAttributes::new().programmatic_stream_serialization() };
+    let launch = KernelLaunch::new(&function, LaunchGeometry::linear(1, 1), &arguments).with(early);
+    for _ in 0..5 {
+        // SAFETY: the argument matches the function, and the download below waits.
+        unsafe { stream.launch(&launch) }.unwrap();
+    }
+    assert_eq!(number.download(&stream).unwrap(), [5]);
+
+    let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+        // SAFETY: as above, and the graph keeps the buffer.
+        (0..3).try_for_each(|_| unsafe { capturing.launch(&launch) })
+    });
+    let captured = captured.unwrap();
+    assert!(!has_only_full_edges(&captured), "captured edges are programmatic");
+    let mut built = Graph::new(&context).unwrap();
+    let mut before = Vec::new();
+    for _ in 0..3 {
+        // SAFETY: as above.
+        before = vec![unsafe { built.add_kernel(&launch, &before) }.unwrap()];
+        assert_eq!(built.launch_attributes(before[0]).unwrap(), LaunchAttributes::new());
+    }
+    assert!(has_only_full_edges(&built), "the edges of added nodes are full");
+    let mut exec = built.instantiate().unwrap();
+    // SAFETY: as above, and the graph lives.
+    unsafe { exec.set_kernel_params(before[0], &launch) }.unwrap();
+    exec.launch(&stream).unwrap();
+    captured.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(number.download(&stream).unwrap(), [11]);
+    let (early, full) = (launch.attributes, launch.attributes.full_stream_serialization());
+    assert!(early.is_programmatic() && !full.is_programmatic());
+}
+
+#[test]
+fn attributes_that_a_device_does_not_have_are_refused() {
+    let early = |attributes: LaunchAttributes| {
+        // SAFETY: the launches are refused.
+        unsafe { attributes.programmatic_stream_serialization() }
+    };
+    let (none, cooperative) = (LaunchAttributes::new(), LaunchAttributes::new().cooperative());
+    for (found, attributes, required) in [
+        ((8, 9), pairs(), (9, 0)),
+        ((8, 9), early(none), (9, 0)),
+        ((5, 2), cooperative, (6, 0)),
+        ((5, 2), pairs().cooperative(), (9, 0)),
+    ] {
+        let mut config = Config::default();
+        config.compute_capability = found;
+        let Device { context, stream } = device_of(&simulated(config));
+        let function = load(&context, &SCALE.replace("sm_75", "sm_50"), "scale");
+        let arguments = KernelArguments::new().address(0).u32(0).f32(1.0);
+        let launch = KernelLaunch::new(&function, LaunchGeometry::linear(2, 32), &arguments)
+            .with(attributes);
+        let mut graph = Graph::new(&context).unwrap();
+        // SAFETY: the launches are refused.
+        let refused = unsafe { [stream.launch(&launch), graph.add_kernel(&launch, &[]).map(drop)] };
+        for error in refused.map(Result::unwrap_err) {
+            let Error::AttributeNotOnDevice { required: needed, found: held, .. } = error else {
+                panic!("{error}")
+            };
+            assert_eq!((needed, held), (required, found));
+        }
+        assert!(graph.nodes().unwrap().is_empty());
+    }
 }

@@ -13,7 +13,7 @@ assert_threads! {
         KernelLaunch<'static>, KernelTime, LaunchAttributes, LaunchGeometry, LoadError,
         MemcpyParams, MemoryPool, MemsetParams, Module, Node, NodeKind, OperationTime, Origin,
         Owner, PhaseTime, PinnedBuffer<f32>, PoolSeal, PoolUse, Profile, Result<u8>, Stream,
-        TensorMap, TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome,
+        TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType, UpdateOutcome,
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }

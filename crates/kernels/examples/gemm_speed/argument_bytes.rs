@@ -6,8 +6,9 @@ use retrograph_driver_sys::{
     CUresult, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
     CUtensorMapL2promotion, CUtensorMapSwizzle, DriverTable,
 };
-use retrograph_kernels::ops::DType;
-use retrograph_kernels::{Argument, BufferArgument, TensorMapArgument};
+use retrograph_kernels::{
+    Argument, BufferArgument, TensorMapArgument, TensorMapSwizzle, TensorMapType,
+};
 
 /// A buffer for the longest argument. The driver reads as many bytes as the parameter has.
 pub(crate) type Bytes = CUtensorMap;
@@ -39,14 +40,15 @@ pub(crate) fn address(range: &BufferArgument<u64>) -> u64 {
 }
 
 fn encoded(driver: &DriverTable, map: &TensorMapArgument<u64>) -> CUtensorMap {
-    let dtype = match map.dtype {
-        DType::Bf16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        DType::F16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        DType::F32 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-        other => panic!("no kernel copies boxes of {other}"),
+    let layout = &map.layout;
+    let dtype = match layout.dtype {
+        TensorMapType::Bf16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        TensorMapType::F16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        TensorMapType::F32 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        TensorMapType::U8 => panic!("no kernel copies boxes of bytes"),
     };
-    let (mut encoded, ones) = (CUtensorMap::default(), [1u32; 3]);
-    let [width, height] = map.box_sizes;
+    assert_eq!(layout.swizzle, TensorMapSwizzle::Bytes128, "the swizzle of our kernels");
+    let (mut encoded, ones) = (CUtensorMap::default(), [1u32; 5]);
     let address = (map.buffer + map.bytes.start as u64) as *mut c_void;
     // SAFETY: the map is valid for writing, and the arrays have one element per dimension, strides
     // one less.
@@ -54,11 +56,11 @@ fn encoded(driver: &DriverTable, map: &TensorMapArgument<u64>) -> CUtensorMap {
         (driver.cuTensorMapEncodeTiled)(
             &raw mut encoded,
             dtype,
-            3,
+            layout.sizes.len() as u32,
             address,
-            map.sizes.as_ptr(),
-            map.strides.as_ptr(),
-            [width, height, 1].as_ptr(),
+            layout.sizes.as_ptr(),
+            layout.strides.as_ptr(),
+            layout.box_sizes.as_ptr(),
             ones.as_ptr(),
             CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,

@@ -5,6 +5,7 @@ use retrograph_kernel_abi::attention::{
 };
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_kernel_abi::{F16, Signature};
+use retrograph_ptx::{TensorMapLayout, TensorMapSwizzle, TensorMapType};
 
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
@@ -174,27 +175,31 @@ impl AttentionShape {
         terms: Option<SplitMatrix<B>>,
         heads: u32,
     ) -> Option<TensorMapArgument<B>> {
-        let (buffer, bytes, box_sizes) = match (tensor, terms) {
+        let (buffer, bytes, [width, height]) = match (tensor, terms) {
             (TensorView::Bf16(view), _) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
             (_, Some(SplitMatrix { terms, .. })) => {
                 (terms.buffer(), terms.byte_range(), SPLIT_TENSOR_MAP_BOX)
             }
             _ => return None,
         };
-        let dtype = if terms.is_some() { DType::F16 } else { DType::Bf16 };
+        let dtype = if terms.is_some() { TensorMapType::F16 } else { TensorMapType::Bf16 };
         let row = self.head_dim as u64 * u64::from(heads);
         let planes = self.batch * terms.map_or(1, |terms| terms.term_count);
         let sizes = [row, self.seq as u64, planes as u64];
         let strides = [2 * row, 2 * row * sizes[1]];
         let family =
             if terms.is_some() { &abi::FLASH_ATTENTION_F32 } else { &abi::FLASH_ATTENTION_BF16 };
+        let layout = TensorMapLayout {
+            dtype,
+            sizes: sizes.to_vec(),
+            strides: strides.to_vec(),
+            box_sizes: vec![width, height, 1],
+            swizzle: TensorMapSwizzle::Bytes128,
+        };
         (self.has_wgmma(family) && !sizes.contains(&0)).then_some(TensorMapArgument {
             buffer,
             bytes,
-            dtype,
-            sizes,
-            strides,
-            box_sizes,
+            layout,
         })
     }
 

@@ -11,6 +11,7 @@ use retrograph_kernel_abi::gemm::{
     SplitScaleParameters, WGMMA_BLOCK_K,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
+use retrograph_ptx::TensorMapType;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
@@ -286,7 +287,9 @@ impl<B: Copy> Gemm<B> {
         let c = tensor_map(self.sizes, self.c, self.sizes.m, row_sizes[2]);
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
-            (Some(a), Some(b)) if a.dtype == b.dtype && a.dtype != DType::F32 => {
+            (Some(a), Some(b))
+                if a.layout.dtype == b.layout.dtype && a.layout.dtype != TensorMapType::F32 =>
+            {
                 GemmTensorMaps { a_map: Some(a), b_map: Some(b), c_map: c }
             }
             _ => GemmTensorMaps { a_map: None, b_map: None, c_map: None },

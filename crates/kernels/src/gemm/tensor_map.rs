@@ -2,6 +2,7 @@
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
+use retrograph_ptx::{TensorMapLayout, TensorMapSwizzle, TensorMapType};
 
 use super::operand::{GemmSizes, Operand};
 use crate::checks::Check;
@@ -46,14 +47,16 @@ pub(super) fn tensor_map<B: Copy>(
     rows: usize,
     row_sizes: [usize; 5],
 ) -> Option<TensorMapArgument<B>> {
-    let (buffer, range, [width, height]) = match view {
-        TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
-        TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
+    let (buffer, range, dtype) = match view {
+        TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TensorMapType::Bf16),
+        TensorView::F32(view) => (view.buffer(), view.byte_range(), TensorMapType::F32),
         TensorView::Nf4(_) => return None,
         TensorView::Split(matrix) => {
-            (matrix.terms.buffer(), matrix.terms.byte_range(), TENSOR_MAP_BOX)
+            (matrix.terms.buffer(), matrix.terms.byte_range(), TensorMapType::F16)
         }
     };
+    let [width, height] =
+        if dtype == TensorMapType::F32 { TENSOR_MAP_BOX_F32 } else { TENSOR_MAP_BOX };
     let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
     let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
     let terms = view.split().map_or(1, |matrix| matrix.term_count);
@@ -61,8 +64,6 @@ pub(super) fn tensor_map<B: Copy>(
     if !one_stride || !view.is_vectorizable(&row_sizes) || extents.contains(&0) {
         return None;
     }
-    let dtype = view.dtype();
-    let bytes = dtype.bytes() as usize;
     let plane = match (batches, heads) {
         (1, 1) => rows * strides.leading,
         (_, 1) => strides.batch,
@@ -71,9 +72,12 @@ pub(super) fn tensor_map<B: Copy>(
     Some(TensorMapArgument {
         buffer,
         bytes: range,
-        dtype,
-        sizes: extents.map(|size| size as u64),
-        strides: [strides.leading, plane].map(|stride| (stride * bytes) as u64),
-        box_sizes: [width, height],
+        layout: TensorMapLayout {
+            dtype,
+            sizes: extents.map(|size| size as u64).to_vec(),
+            strides: [strides.leading, plane].map(|step| step as u64 * dtype.bytes()).to_vec(),
+            box_sizes: vec![width, height, 1],
+            swizzle: TensorMapSwizzle::Bytes128,
+        },
     })
 }

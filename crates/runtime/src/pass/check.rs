@@ -1,6 +1,6 @@
 //! Checks of an operation before it enters a pass.
 
-use retrograph_kernel_abi::Access;
+use retrograph_kernel_abi::{Access, Argument};
 
 use super::access::{BufferAccess, joined};
 use super::buffer::{Buffer, BufferKind};
@@ -12,7 +12,7 @@ impl Pass {
     /// The operation with its merged accesses, or the first reason to refuse it.
     pub(super) fn checked(&self, kind: OperationKind) -> Result<Operation, PassError> {
         let name = String::new();
-        let mut operation = Operation { name, kind, accesses: Vec::new(), pdl: false };
+        let mut operation = Operation { name, kind, accesses: Vec::new() };
         operation.name = match self.scope.as_str() {
             "" => operation.verb().to_owned(),
             scope => format!("{scope}/{}", operation.verb()),
@@ -24,7 +24,6 @@ impl Pass {
         }
         self.check_aliasing(&operation.name, &accesses)?;
         operation.accesses = joined(accesses);
-        #[cfg(feature = "kernels")]
         self.check_tensor_maps(&operation)?;
         self.check_initialized(&operation)?;
         Ok(operation)
@@ -97,6 +96,31 @@ impl Pass {
                 bytes,
             }),
         }
+    }
+
+    /// Checks that tensors are inside of the bytes of their tensor maps, and that another argument
+    /// accesses these bytes, since a map itself is not an access.
+    fn check_tensor_maps(&self, operation: &Operation) -> Result<(), PassError> {
+        for argument in operation.arguments() {
+            let Argument::TensorMap(Some(map)) = argument else { continue };
+            let (name, bytes) = (operation.name.clone(), map.bytes.clone());
+            let Some(buffer) = self.buffer(map.buffer) else {
+                return Err(PassError::WrongPass { operation: name, pass: self.name.clone() });
+            };
+            let (buffer, needed) = (buffer.name.clone(), map.layout.bytes());
+            if (bytes.len() as u64) < needed {
+                return Err(PassError::TensorMapBytes { operation: name, buffer, bytes, needed });
+            }
+            let covers = |access: &BufferAccess| {
+                access.buffer == map.buffer
+                    && access.bytes.start <= bytes.start
+                    && bytes.end <= access.bytes.end
+            };
+            if !operation.accesses.iter().any(covers) {
+                return Err(PassError::UndeclaredTensorMap { operation: name, buffer, bytes });
+            }
+        }
+        Ok(())
     }
 
     /// Checks that all bytes that are read are initialized.

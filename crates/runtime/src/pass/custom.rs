@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use retrograph_driver::{LaunchAttributes, LaunchGeometry};
 use retrograph_kernel_abi::Argument;
 
 use super::buffer::BufferId;
@@ -74,18 +75,48 @@ impl fmt::Debug for ImageCode {
 }
 
 /// A launch of an entry point of the caller's own image.
+///
+/// ```
+/// use retrograph_runtime::{Argument, CustomImage, CustomLaunch, LaunchAttributes, LaunchGeometry};
+/// # let image = CustomImage::ptx("scale", "");
+/// # let mut pass = retrograph_runtime::Pass::new("scale");
+/// # let x = pass.external::<f32>("x", 1024);
+///
+/// let geometry = LaunchGeometry::linear(8, 128);
+/// let arguments = vec![Argument::update(x), Argument::f32(0.5)];
+/// let mut launch = CustomLaunch::new(image, "scale", geometry, arguments);
+/// launch.attributes = LaunchAttributes::new().cluster([2, 1, 1]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CustomLaunch {
     /// The image that holds the entry point.
     pub image: CustomImage,
     /// The entry point.
     pub entry: String,
-    /// Blocks in x, y, z.
-    pub grid: [u32; 3],
-    /// Threads per block in x, y, z.
-    pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
-    pub shared_bytes: u32,
+    /// Grid, block and shared memory.
+    pub geometry: LaunchGeometry,
     /// The arguments in the order of the entry's parameters.
     pub arguments: Vec<Argument<BufferId>>,
+    /// Clusters, cooperation, the preferred carve-out and PDL, with every strategy. A device that
+    /// does not have them is refused when a program is built.
+    ///
+    /// With [`LaunchAttributes::programmatic_stream_serialization`], edges in graphs built by hand
+    /// are programmatic if all operations that the launch depends on are kernels. PDL speeds up
+    /// small kernels, but slows down graphs in which many waiting blocks occupy the device
+    /// (`docs/graphs.md`). [`PdlMode::Never`](crate::PdlMode::Never) disables it.
+    pub attributes: LaunchAttributes,
+}
+
+impl CustomLaunch {
+    /// The launch of `entry` without attributes.
+    pub fn new(
+        image: CustomImage,
+        entry: impl Into<String>,
+        geometry: LaunchGeometry,
+        arguments: Vec<Argument<BufferId>>,
+    ) -> Self {
+        let (entry, attributes) = (entry.into(), LaunchAttributes::new());
+        Self { image, entry, geometry, arguments, attributes }
+    }
 }

@@ -65,7 +65,7 @@ impl Pass {
         let at = *self.fetches_parameters.get_or_insert_with(|| {
             let (kind, accesses) = (OperationKind::FetchStepParameters, Vec::new());
             let name = format!("controls/{}", FETCH_STEP_PARAMETERS.entry());
-            self.operations.push(Operation { name, kind, accesses, pdl: false });
+            self.operations.push(Operation { name, kind, accesses });
             OpId::new(self.id, self.operations.len() - 1)
         });
         self.operations[at.index()].accesses.push(control);

@@ -82,6 +82,22 @@ pub enum PassError {
         bytes: Range<usize>,
     },
 
+    /// The tensor of a tensor map is longer than the bytes of its argument.
+    #[error(
+        "`{operation}` has a tensor map of {needed} bytes in bytes {bytes:?} of `{buffer}`; give \
+         it a longer slice"
+    )]
+    TensorMapBytes {
+        /// The operation.
+        operation: String,
+        /// The buffer.
+        buffer: String,
+        /// The bytes of the argument.
+        bytes: Range<usize>,
+        /// Bytes from the first element of the tensor to the end of the last one.
+        needed: u64,
+    },
+
     /// An operation is named that another pass returned.
     #[error("operation {operation} belongs to another pass; name an operation of `{pass}`")]
     OtherPass {
@@ -144,16 +160,6 @@ pub enum PassError {
         index: usize,
         /// The parameter of the kernel.
         parameter: &'static str,
-    },
-
-    /// PDL can only be enabled for launches of custom images.
-    #[error(
-        "`{operation}` is not a launch of a custom image; for kernels of the workspace, use \
-         `BuildOptions::pdl`"
-    )]
-    NotCustom {
-        /// The operation; empty if the pass has none of this number.
-        operation: String,
     },
 
     /// An operand of a library's matrix product has another length than its matrix, or is empty.

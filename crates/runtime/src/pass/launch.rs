@@ -3,7 +3,6 @@
 use retrograph_kernel_abi::{Argument, ParameterKind};
 use retrograph_kernels::Launch;
 
-use super::access::BufferAccess;
 use super::error::PassError;
 use super::operation::{OpId, Operation, OperationKind};
 use super::{BufferId, Pass};
@@ -41,31 +40,6 @@ impl Pass {
                 parameter: parameter.name,
             }),
         }
-    }
-
-    /// Checks that another argument of a kernel accesses the bytes that a tensor map describes,
-    /// since a map itself is not an access.
-    pub(super) fn check_tensor_maps(&self, operation: &Operation) -> Result<(), PassError> {
-        let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
-        for argument in launch.arguments() {
-            let Argument::TensorMap(Some(map)) = argument else { continue };
-            let covers = |access: &BufferAccess| {
-                let (start, end) = (access.bytes.start, access.bytes.end);
-                access.buffer == map.buffer && start <= map.bytes.start && map.bytes.end <= end
-            };
-            if !operation.accesses.iter().any(covers) {
-                let Some(buffer) = self.buffer(map.buffer) else {
-                    let (operation, pass) = (operation.name.clone(), self.name.clone());
-                    return Err(PassError::WrongPass { operation, pass });
-                };
-                return Err(PassError::UndeclaredTensorMap {
-                    operation: operation.name.clone(),
-                    buffer: buffer.name.clone(),
-                    bytes: map.bytes.clone(),
-                });
-            }
-        }
-        Ok(())
     }
 }
 

@@ -169,35 +169,13 @@ impl Pass {
     ///
     /// # Safety
     /// The entry point must take exactly these arguments, and must access only the byte ranges of
-    /// its buffer arguments, each as declared.
+    /// its buffer arguments, each as declared. All arguments and attributes must be valid for every
+    /// device on which a program of the pass is built.
     ///
     /// # Errors
     /// If a slice is refused, or another custom image has the same name: see [`PassError`].
     pub unsafe fn custom(&mut self, launch: CustomLaunch) -> Result<OpId, PassError> {
         self.append(OperationKind::Custom(launch))
-    }
-
-    /// Enables programmatic dependent launch (PDL) for the launch of a custom image: if all
-    /// operations it depends on are kernels, the edges from them are programmatic in graphs built
-    /// by hand. PDL speeds up small kernels, but slows down graphs in which many waiting blocks
-    /// occupy the device (`docs/graphs.md`).
-    ///
-    /// For kernels of the workspace, see [`BuildOptions::pdl`](crate::BuildOptions::pdl).
-    ///
-    /// # Safety
-    /// Every thread of the entry point must execute `griddepcontrol.wait` before it accesses global
-    /// memory and before it exits.
-    ///
-    /// # Errors
-    /// [`PassError::NotCustom`], or [`PassError::OtherPass`].
-    pub unsafe fn enable_pdl(&mut self, operation: OpId) -> Result<(), PassError> {
-        self.check_owns(operation)?;
-        let found = &mut self.operations[operation.index()];
-        if !matches!(found.kind, OperationKind::Custom(_)) {
-            return Err(PassError::NotCustom { operation: found.name.clone() });
-        }
-        found.pdl = true;
-        Ok(())
     }
 
     /// Lets `later` wait for `first`, although they share no bytes: for example, so that operations

@@ -80,8 +80,6 @@ pub struct Operation {
     pub(crate) name: String,
     pub(crate) kind: OperationKind,
     pub(crate) accesses: Vec<BufferAccess>,
-    /// Whether a custom launch has enabled programmatic dependent launch.
-    pub(crate) pdl: bool,
 }
 
 impl Operation {
@@ -152,7 +150,7 @@ impl Operation {
             }
             #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => launch.dispatch(target).is_empty(),
-            OperationKind::Custom(launch) => launch.grid.contains(&0),
+            OperationKind::Custom(launch) => launch.geometry.grid.contains(&0),
             OperationKind::Library(_) => false,
             OperationKind::FetchStepParameters => self.accesses.is_empty(),
         }

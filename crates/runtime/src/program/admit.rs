@@ -7,7 +7,7 @@ use retrograph_driver::{Error, MemcpyParams, Result, Stream};
 
 use super::Program;
 use super::bindings::External;
-use super::command::Command;
+use super::command::{BoundLaunch, Command};
 use super::error::{BuildError, StepError};
 use super::policy::Strategy;
 use super::replay::Template;
@@ -254,7 +254,7 @@ impl Program {
 /// The expected parameters of an operation's node; `None` for a library call.
 fn expected_of(step: &Step) -> Option<NodeParams> {
     Some(match &step.command {
-        Command::Launch { function, geometry, arguments } => {
+        Command::Launch(BoundLaunch { function, geometry, arguments, .. }) => {
             let bytes = (0..arguments.len()).map(|at| arguments.bytes(at).to_vec());
             let (function, geometry) = (function.raw(), *geometry);
             let arguments = Some(bytes.collect());

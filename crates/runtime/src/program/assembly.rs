@@ -1,8 +1,7 @@
 //! Builds a graph, command by command.
 
 use retrograph_driver::{
-    CapturedNodes, Capturing, Error, Graph, KernelLaunch, MemcpyParams, MemsetParams, Node,
-    NodeKind, Result,
+    CapturedNodes, Capturing, Error, Graph, MemcpyParams, MemsetParams, Node, NodeKind, Result,
 };
 
 use super::command::Command;
@@ -73,7 +72,7 @@ impl Assembly {
                 let node = add_node(graph, step, &[])?;
                 for &earlier in after {
                     // SAFETY: kernels of the workspace wait if `images::supports_pdl` is true, and
-                    // the caller of `Pass::enable_pdl` promised it for others.
+                    // the launch attributes of others promise it.
                     unsafe { graph.add_programmatic_edge(earlier, node) }?;
                 }
                 self.programmatic_edges += after.len();
@@ -81,7 +80,7 @@ impl Assembly {
             }
             _ => add_node(graph, step, after)?,
         };
-        if options.high_priority && matches!(step.command, Command::Launch { .. }) {
+        if options.high_priority && matches!(step.command, Command::Launch(_)) {
             graph.set_priority(node, HIGH_PRIORITY)?;
             self.high_priority_nodes += 1;
         }
@@ -100,7 +99,7 @@ impl Assembly {
     ) -> Result<()> {
         // SAFETY: the edges of the program order conflicting operations, and `after` has them.
         unsafe { capturing.set_dependencies(after) }?;
-        let found = capture_step(capturing, step)?;
+        let found = capture_step(capturing, step, options.pdl)?;
         // SAFETY: the graph is not replaced.
         let graph = unsafe { capturing.graph() }.ok_or(Error::WrongGraph)?;
         // SAFETY: the nodes were captured into this graph.
@@ -123,12 +122,16 @@ fn all_allow_pdl(graph: &Graph, after: &[Node]) -> Result<bool> {
     able.try_fold(true, |all, able| Ok(all && able?))
 }
 
-pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {
+pub(super) fn capture_step(
+    capturing: &mut Capturing<'_>,
+    step: &Step,
+    pdl: bool,
+) -> Result<CapturedNodes> {
     capturing.at(step.name.as_str());
     let enqueue = |capturing: &mut Capturing<'_>| {
         // SAFETY: the graph keeps what the commands access alive, and the program orders its
         // launches.
-        unsafe { step.command.enqueue(capturing.stream()) }
+        unsafe { step.command.enqueue(capturing.stream(), pdl) }
     };
     match step.is_library_call() {
         true => capturing.nodes_added(enqueue),
@@ -138,13 +141,10 @@ pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result
 
 fn add_node(graph: &mut Graph, step: &Step, after: &[Node]) -> Result<Node> {
     match &step.command {
-        Command::Launch { function, geometry, arguments } => {
-            let launch = KernelLaunch::new(function, *geometry, arguments);
-            // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
-            // lengths and the pass its slices; the graph keeps the buffers alive, and edges order
-            // conflicting operations.
-            unsafe { graph.add_kernel(&launch, after) }
-        }
+        // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its lengths
+        // and the pass its slices; the graph keeps the buffers alive, and edges order conflicting
+        // operations.
+        Command::Launch(launch) => unsafe { graph.add_kernel(&launch.kernel(), after) },
         &Command::Copy { target, source, bytes } => {
             // SAFETY: the pass checked that both ranges are in their buffers and do not overlap;
             // the rest as above.

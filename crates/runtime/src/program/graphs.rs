@@ -83,7 +83,7 @@ impl Program {
         mode: PdlMode,
     ) -> Result<Template, BuildError> {
         let (mut graph, made) = match strategy {
-            Strategy::Capture => self.captured(stream)?,
+            Strategy::Capture => self.captured(stream, mode)?,
             Strategy::Manual | Strategy::Eager => {
                 if let Some((name, _)) = self.sequence.library_calls().next() {
                     return Err(BuildError::NotManual { operation: name.to_owned() });
@@ -183,8 +183,9 @@ impl Program {
         slack.into_iter().zip(steps).map(|of| differ && high(of)).collect()
     }
 
-    /// Whether the edges into `step` are programmatic.
-    fn uses_pdl(&self, step: &Step, mode: PdlMode) -> bool {
+    /// Whether `step` uses PDL: as programmatic edges in a graph built by hand. On a stream, its
+    /// attributes must request it, too.
+    pub(super) fn uses_pdl(&self, step: &Step, mode: PdlMode) -> bool {
         match (step.pdl, mode) {
             (Pdl::Unsupported, _) | (_, PdlMode::Never) => false,
             (Pdl::Requested, _) | (Pdl::Supported, PdlMode::Always) => true,
@@ -195,11 +196,11 @@ impl Program {
     }
 
     /// Captures the eager launches on one stream.
-    fn captured(&self, stream: &Stream) -> Result<(Graph, Assembly), BuildError> {
+    fn captured(&self, stream: &Stream, mode: PdlMode) -> Result<(Graph, Assembly), BuildError> {
         let mut groups = Vec::with_capacity(self.sequence.steps.len());
         let graph = stream.capture(self.capture_mode(), |capturing| {
             for step in &self.sequence.steps {
-                groups.push(capture_step(capturing, step)?);
+                groups.push(capture_step(capturing, step, self.uses_pdl(step, mode))?);
             }
             Ok::<(), Error>(())
         })?;

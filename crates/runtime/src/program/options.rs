@@ -5,7 +5,8 @@ use crate::pass::Reuse;
 
 /// Which kernels of the workspace use programmatic dependent launch (PDL) in graphs built by hand:
 /// they may start before the kernels they depend on have finished. Requires sm_90 or newer.
-/// Launches of custom images opt in by [`Pass::enable_pdl`](crate::Pass::enable_pdl).
+/// Launches of custom images opt in by their
+/// [`attributes`](crate::CustomLaunch::attributes), with every strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PdlMode {

@@ -32,7 +32,7 @@ pub struct Report {
     pub nodes: usize,
     /// Nodes added by library calls.
     pub library_nodes: usize,
-    /// Programmatic edges (PDL).
+    /// Programmatic edges (PDL) that were added by hand.
     pub programmatic_edges: usize,
     /// Nodes with a higher priority.
     pub high_priority_nodes: usize,

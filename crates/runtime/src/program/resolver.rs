@@ -1,17 +1,14 @@
 //! Resolves operations to commands.
 
-use retrograph_driver::{
-    KernelArguments, LaunchGeometry, Result, TensorMap, TensorMapLayout, TensorMapSwizzle,
-    TensorMapType,
-};
+use retrograph_driver::{KernelArguments, LaunchAttributes, LaunchGeometry, Result, TensorMap};
 use retrograph_kernel_abi::step_parameters::FETCH_STEP_PARAMETERS;
-use retrograph_kernel_abi::{Access, Argument, BufferArgument, DType, TensorMapArgument};
+use retrograph_kernel_abi::{Access, Argument, BufferArgument, TensorMapArgument};
 #[cfg(feature = "kernels")]
 use retrograph_kernels::{Dispatch, Launch};
 use retrograph_ptx::SmTarget;
 
 use super::bindings::Bindings;
-use super::command::Command;
+use super::command::{BoundLaunch, Command};
 use super::control_ring::ControlRing;
 use super::error::BuildError;
 use super::library_call::BoundLibraryCall;
@@ -19,25 +16,29 @@ use super::memory::Memory;
 use crate::modules::{ImageKey, WarmModules};
 use crate::pass::{BufferAccess, BufferId, CustomLaunch, Operation, OperationKind};
 
-/// An entry point of an image, with the geometry of its launch.
+/// An entry point of an image, with the geometry and attributes of its launch.
 struct Entry<'a> {
     image: ImageKey,
     name: &'a str,
     geometry: LaunchGeometry,
+    attributes: LaunchAttributes,
 }
 
 impl<'a> Entry<'a> {
+    fn new(image: ImageKey, name: &'a str, geometry: LaunchGeometry) -> Self {
+        Self { image, name, geometry, attributes: LaunchAttributes::new() }
+    }
+
     #[cfg(feature = "kernels")]
     fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
         let Dispatch { entry, grid, block, shared_bytes } = launch.dispatch(target);
         let geometry = LaunchGeometry { grid, block, shared_bytes };
-        Self { image: ImageKey::from(launch.kernel().image), name: entry, geometry }
+        Self::new(ImageKey::from(launch.kernel().image), entry, geometry)
     }
 
     fn of_custom(launch: &'a CustomLaunch) -> Self {
-        let (grid, block, shared_bytes) = (launch.grid, launch.block, launch.shared_bytes);
-        let geometry = LaunchGeometry { grid, block, shared_bytes };
-        Self { image: ImageKey::from(&launch.image), name: &launch.entry, geometry }
+        let entry = Self::new(ImageKey::from(&launch.image), &launch.entry, launch.geometry);
+        Self { attributes: launch.attributes, ..entry }
     }
 }
 
@@ -81,7 +82,7 @@ impl Resolver<'_> {
                 let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
                 let arguments = arguments_at(&arguments, address, || 0, unused)?;
                 let image = ImageKey::from(FETCH_STEP_PARAMETERS.image);
-                let entry = Entry { image, name: FETCH_STEP_PARAMETERS.entry(), geometry };
+                let entry = Entry::new(image, FETCH_STEP_PARAMETERS.entry(), geometry);
                 return self.launch(operation, &entry, arguments);
             }
             #[cfg(feature = "kernels")]
@@ -93,7 +94,10 @@ impl Resolver<'_> {
         let mut tables = first_table..;
         let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
         let address = |range: &BufferAccess| self.memory.address(range);
-        let arguments = arguments_at(arguments, address, table, |map| self.tensor_map(map))?;
+        let arguments =
+            arguments_at(arguments, address, table, |map| self.tensor_map(map)).map_err(
+                |cause| BuildError::Operation { operation: operation.name().to_owned(), cause },
+            )?;
         self.launch(operation, &entry, arguments)
     }
 
@@ -104,21 +108,7 @@ impl Resolver<'_> {
         }
         let range =
             BufferArgument { buffer: map.buffer, bytes: map.bytes.clone(), access: Access::Read };
-        let dtype = match map.dtype {
-            DType::Bf16 => TensorMapType::Bf16,
-            DType::F16 => TensorMapType::F16,
-            DType::F32 => TensorMapType::F32,
-            other => unreachable!("no kernel copies boxes of {other}"),
-        };
-        let [width, height] = map.box_sizes;
-        let layout = TensorMapLayout {
-            dtype,
-            sizes: &map.sizes,
-            strides: &map.strides,
-            box_sizes: &[width, height, 1],
-            swizzle: TensorMapSwizzle::Bytes128,
-        };
-        TensorMap::tiled(self.modules.context().driver(), self.memory.address(&range), &layout)
+        TensorMap::tiled(self.modules.context().driver(), self.memory.address(&range), &map.layout)
     }
 
     fn launch(
@@ -131,8 +121,13 @@ impl Resolver<'_> {
         let function = self
             .modules
             .function(entry.image.clone(), entry.name)
-            .map_err(|cause| BuildError::Cold { operation, cause })?;
-        Ok(Command::Launch { function, geometry: entry.geometry, arguments })
+            .map_err(|cause| BuildError::Cold { operation: operation.clone(), cause })?;
+        let Entry { geometry, attributes, .. } = *entry;
+        let launch = BoundLaunch { function, geometry, arguments, attributes };
+        match launch.kernel().check() {
+            Ok(()) => Ok(Command::Launch(launch)),
+            Err(cause) => Err(BuildError::Operation { operation, cause }),
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Program {
     ) -> Result<(), StepError> {
         let Some(at) = self.sequence.fetches_parameters else { return Ok(()) };
         // SAFETY: as in `enqueue_all`.
-        let outcome = unsafe { self.sequence.steps[at].command.enqueue(stream) };
+        let outcome = unsafe { self.sequence.steps[at].command.enqueue(stream, false) };
         outcome.map_err(|cause| StepError::NotStarted { cause })
     }
 
@@ -161,9 +161,10 @@ impl Program {
     pub(super) fn enqueue_all(&self, stream: &OutsideCapture<'_>) -> Result<(), StepError> {
         let operations = self.sequence.steps.len();
         for (enqueued, step) in self.sequence.steps.iter().enumerate() {
+            let pdl = self.uses_pdl(step, self.options.pdl);
             // SAFETY: the program keeps everything that the command accesses alive until its last
             // step has finished, and orders its steps.
-            let outcome = unsafe { step.command.enqueue(stream) };
+            let outcome = unsafe { step.command.enqueue(stream, pdl) };
             // A library may have enqueued part of its work before it failed.
             let whole = !step.is_library_call();
             outcome.map_err(|cause| match enqueued {

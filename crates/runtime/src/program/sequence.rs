@@ -90,12 +90,13 @@ impl Sequence {
             relocations.add_operation(operation, steps.len());
             let command = resolver.command(operation, first_table)?;
             let name = operation.name().to_owned();
-            let pdl = if operation.pdl {
-                Pdl::Requested
-            } else if operation.supports_pdl(target) && pass.never_writes_read_ahead(operation) {
-                Pdl::Supported
-            } else {
-                Pdl::Unsupported
+            let requested =
+                matches!(&command, Command::Launch(launch) if launch.attributes.is_programmatic());
+            let pdl = match requested {
+                _ if !pass.never_writes_read_ahead(operation) => Pdl::Unsupported,
+                true => Pdl::Requested,
+                false if operation.supports_pdl(target) => Pdl::Supported,
+                false => Pdl::Unsupported,
             };
             if operation.kind == OperationKind::FetchStepParameters {
                 fetches_parameters = Some(steps.len());
@@ -123,11 +124,12 @@ impl Sequence {
             let InCommand { position, slot } = relocation.location;
             let address = to.address + relocation.offset;
             match (&mut self.steps[position].command, slot) {
-                (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
-                    arguments.set_address(at, address);
+                (Command::Launch(launch), Slot::Argument(at)) => {
+                    launch.arguments.set_address(at, address);
                 }
-                (Command::Launch { arguments, .. }, Slot::TensorMap(at)) => {
-                    let map = arguments.tensor_map_mut(at).expect("the relocation is of a map");
+                (Command::Launch(launch), Slot::TensorMap(at)) => {
+                    let map =
+                        launch.arguments.tensor_map_mut(at).expect("the relocation is of a map");
                     match map.at(driver, address) {
                         Ok(moved) => *map = moved,
                         Err(error) => outcome = outcome.and(Err(error)),
@@ -160,7 +162,7 @@ impl Sequence {
     /// Keeps functions and libraries alive.
     pub(super) fn owners(&self) -> Vec<Owner> {
         let owners = self.steps.iter().filter_map(|step| match &step.command {
-            Command::Launch { function, .. } => Some(function.owner()),
+            Command::Launch(launch) => Some(launch.function.owner()),
             Command::Library(call) => call.owner(),
             Command::Copy { .. } | Command::Fill { .. } => None,
         });

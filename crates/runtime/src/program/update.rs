@@ -4,9 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use retrograph_driver::{
-    GraphExec, KernelLaunch, MemcpyParams, MemsetParams, Node, Result, Stream,
-};
+use retrograph_driver::{GraphExec, MemcpyParams, MemsetParams, Node, Result, Stream};
 
 use super::Program;
 use super::command::Command;
@@ -132,12 +130,11 @@ impl Program {
 /// Sets the parameters of a node from its command.
 fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
     match &step.command {
-        Command::Launch { function, geometry, arguments } => {
-            let launch = KernelLaunch::new(function, *geometry, arguments);
+        Command::Launch(launch) => {
             // SAFETY: the program keeps the template and the buffers alive, the launch differs from
             // the node's only in addresses of buffers of the same size, and edges order
             // conflicting operations: no two buffers share written memory.
-            unsafe { exec.set_kernel_params(node, &launch) }
+            unsafe { exec.set_kernel_params(node, &launch.kernel()) }
         }
         &Command::Copy { target, source, bytes } => {
             // SAFETY: as above.

@@ -3,8 +3,8 @@
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
-    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, OpId, Pass, PassError, PdlMode, Policy,
-    Report, Slice,
+    Bindings, BuildOptions, CustomLaunch, DeviceBuffer, LaunchAttributes, LaunchGeometry, OpId,
+    Pass, PdlMode, Policy, Report, Slice,
 };
 use retrograph_test_support::with;
 
@@ -39,15 +39,15 @@ fn able() -> Option<Device> {
     Some(device)
 }
 
-fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32) -> OpId {
-    let launch = CustomLaunch {
-        image: image("waiting scale", &waiting_scale()),
-        entry: "scale".to_owned(),
-        grid: [1, 1, 1],
-        block: [LEN as u32, 1, 1],
-        shared_bytes: 0,
-        arguments: vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(factor)],
-    };
+fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32, pdl: bool) -> OpId {
+    let image = image("waiting scale", &waiting_scale());
+    let arguments = vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(factor)];
+    let mut launch =
+        CustomLaunch::new(image, "scale", LaunchGeometry::linear(1, LEN as u32), arguments);
+    if pdl {
+        // SAFETY: the kernel waits before it touches memory.
+        launch.attributes = unsafe { LaunchAttributes::new().programmatic_stream_serialization() };
+    }
     // SAFETY: the entry point takes these arguments, and scales the elements that they name.
     unsafe { pass.custom(launch) }.unwrap()
 }
@@ -58,11 +58,7 @@ fn pass(pdl: bool) -> (Pass, [Slice<f32>; 2]) {
     let (x, y) = (pass.external::<f32>("x", LEN), pass.external::<f32>("y", LEN));
     pass.fill(x, 1.0_f32.to_bits()).unwrap();
     for at in 0..ROW {
-        let operation = scale(&mut pass, x, 1.0 + at as f32 / 8.0);
-        if pdl {
-            // SAFETY: the kernel waits before it touches memory.
-            unsafe { pass.enable_pdl(operation) }.unwrap();
-        }
+        scale(&mut pass, x, 1.0 + at as f32 / 8.0, pdl);
     }
     pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
     (pass, [x, y])
@@ -80,6 +76,7 @@ fn run(device: &Device, pdl: bool, options: BuildOptions) -> (Vec<u32>, Report) 
         program.step(&device.stream, &pass.controls()).unwrap();
     }
     program.admit(&device.stream, &pass.controls()).unwrap();
+    program.profile(&device.stream, &pass.controls(), 1).unwrap();
     let values = buffers[1].download(&device.stream).unwrap();
     (values.iter().map(|value| value.to_bits()).collect(), program.report().clone())
 }
@@ -200,19 +197,4 @@ fn a_driver_without_such_edges_gets_full_ones() {
     let bench = Bench::with_table(0, |table| table.cuGraphAddDependencies_v2 = None);
     let (_, report) = run(&bench.device, true, Policy::Manual.into());
     assert_eq!((report.programmatic_edges, report.edges), (0, ROW + 1), "{report}");
-}
-
-#[test]
-fn only_custom_launches_can_enable_pdl() {
-    let (mut pass, [x, y]) = pass(false);
-    let silu = pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
-    // SAFETY: refused, since an option decides for the kernels of the workspace.
-    let error = unsafe { pass.enable_pdl(silu) }.unwrap_err();
-    assert!(matches!(&error, PassError::NotCustom { operation } if operation == "silu"), "{error}");
-    let mut other = Pass::new("other");
-    let x = other.external::<f32>("x", LEN);
-    let theirs = scale(&mut other, x, 1.0);
-    // SAFETY: refused, since the operation belongs to another pass.
-    let error = unsafe { pass.enable_pdl(theirs) }.unwrap_err();
-    assert_eq!(error, PassError::OtherPass { operation: theirs, pass: "pdl".to_owned() });
 }

@@ -4,10 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use retrograph_kernels::ops::{SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::{
-    Access, Argument, BufferArgument, Cell, DType, Kernel, Launch, Parameter, ParameterKind,
-    Problem, TensorMapArgument,
+    Access, Argument, BufferArgument, Cell, Kernel, Launch, Parameter, ParameterKind, Problem,
+    TensorMapLayout, TensorMapSwizzle, TensorMapType,
 };
-use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
+use retrograph_runtime::{
+    ControlError, CustomImage, CustomLaunch, LaunchGeometry, Pass, PassError, Slice,
+};
 
 use crate::described::ANY;
 
@@ -60,22 +62,24 @@ static MAPPED: Kernel = Kernel {
     dispatch: |_, _| None,
 };
 
+/// A matrix of 8 rows and columns.
+fn tile() -> TensorMapLayout {
+    TensorMapLayout {
+        dtype: TensorMapType::F32,
+        sizes: vec![8, 8],
+        strides: vec![32],
+        box_sizes: vec![8, 8],
+        swizzle: TensorMapSwizzle::None,
+    }
+}
+
 #[test]
 fn a_tensor_map_describes_what_another_argument_accesses() {
     let mut pass = Pass::new("mapped");
     let matrix = pass.external::<f32>("matrix", 64);
     let other = pass.external::<f32>("other", 64);
     let launch = |declared: Slice<f32>| {
-        let map = TensorMapArgument {
-            buffer: matrix.buffer(),
-            bytes: matrix.byte_range(),
-            dtype: DType::F32,
-            sizes: [8, 8, 1],
-            strides: [32, 256],
-            box_sizes: [8, 8],
-        };
-        let pointer = Argument::Buffer(BufferArgument::new(declared, Access::Read));
-        let arguments = vec![pointer, Argument::TensorMap(Some(map))];
+        let arguments = vec![Argument::read(declared), Argument::tensor_map(matrix, tile())];
         // SAFETY: the kernel is never launched.
         unsafe { Launch::new_unchecked(&MAPPED, Problem::Items(0), arguments) }
     };
@@ -90,6 +94,25 @@ fn a_tensor_map_describes_what_another_argument_accesses() {
     }
     assert_eq!(pass.operations().len(), 0);
     pass.launch(launch(matrix)).unwrap();
+}
+
+#[test]
+fn tensor_maps_of_own_kernels_are_inside_of_the_pass() {
+    let mut pass = Pass::new("mapped");
+    let matrix = pass.external::<f32>("matrix", 64);
+    let mut add = |map: Slice<f32>, layout| {
+        let arguments = vec![Argument::read(matrix), Argument::tensor_map(map, layout)];
+        let image = CustomImage::ptx("mapped", "");
+        let geometry = LaunchGeometry::linear(1, 1);
+        // SAFETY: the kernel is never launched.
+        unsafe { pass.custom(CustomLaunch::new(image, "mapped", geometry, arguments)) }
+    };
+    let error = add(Pass::new("other").external("matrix", 64), tile()).unwrap_err();
+    assert!(matches!(&error, PassError::WrongPass { pass, .. } if pass == "mapped"), "{error}");
+    let long = TensorMapLayout { sizes: vec![8, 9], ..tile() };
+    let error = add(matrix, long).unwrap_err();
+    assert!(matches!(error, PassError::TensorMapBytes { needed: 288, .. }), "{error}");
+    add(matrix, tile()).unwrap();
 }
 
 /// The size in bytes of each wraps to 0 or 4, which would be inside any buffer.
@@ -264,13 +287,9 @@ fn arguments_match_the_parameters_of_the_kernel() {
 #[test]
 fn one_image_name_means_one_image() {
     let mut pass = Pass::new("images");
-    let launch = |ptx: &str| CustomLaunch {
-        image: CustomImage::ptx("mine", ptx),
-        entry: "entry".to_owned(),
-        grid: [1; 3],
-        block: [1; 3],
-        shared_bytes: 0,
-        arguments: Vec::new(),
+    let launch = |ptx: &str| {
+        let image = CustomImage::ptx("mine", ptx);
+        CustomLaunch::new(image, "entry", LaunchGeometry::linear(1, 1), Vec::new())
     };
     // SAFETY: the launches are only described and never run.
     let (first, again, other) = unsafe {

@@ -2,8 +2,8 @@
 
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
 use retrograph_runtime::{
-    Bindings, BufferId, Context, Controls, CustomLaunch, DeviceBuffer, LibraryCall, OpId, Pass,
-    PassError, Slice, Stream,
+    Bindings, BufferId, Context, Controls, CustomLaunch, DeviceBuffer, LaunchGeometry, LibraryCall,
+    OpId, Pass, PassError, Slice, Stream,
 };
 
 use crate::ptx::image;
@@ -114,14 +114,9 @@ impl Tally {
         let cell = |slice, access| Cell::Address(BufferArgument::new(slice, access));
         let table: Vec<Cell<BufferId>> = vec![cell(x, Access::ReadWrite), cell(y, Access::Read)];
         let step = Argument::read(step);
-        let launch = CustomLaunch {
-            image: image("mix", MIX),
-            entry: "mix".to_owned(),
-            grid: [1; 3],
-            block: [self.length as u32, 1, 1],
-            shared_bytes: 0,
-            arguments: vec![Argument::Table(table), step, Argument::U32(salt)],
-        };
+        let geometry = LaunchGeometry::linear(1, self.length as u32);
+        let arguments = vec![Argument::Table(table), step, Argument::U32(salt)];
+        let launch = CustomLaunch::new(image("mix", MIX), "mix", geometry, arguments);
         // SAFETY: the kernel touches what the table and the control name, one value by each thread.
         unsafe { self.pass.custom(launch) }.unwrap();
     }

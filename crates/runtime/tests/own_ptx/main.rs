@@ -1,14 +1,16 @@
 //! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
 //! These tests need no feature of the runtime.
 
+mod tiles;
+
 use std::process::Command;
 
 use bytemuck::{Pod, Zeroable};
 use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
 use retrograph_runtime::{
-    Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LibraryCall, ModuleCache, Pass,
-    Policy, PrewarmError, Program, Slice, Strategy,
+    Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LaunchGeometry, LibraryCall,
+    ModuleCache, Pass, Policy, PrewarmError, Program, Slice, Strategy,
 };
 use retrograph_test_support::device::{Device, device, device_of, simulated};
 use retrograph_test_support::fatbin::{EntryKind, fatbin};
@@ -115,14 +117,9 @@ impl Scaled {
 
 /// Doubles the elements of `x`.
 fn scale(image: CustomImage, x: Slice<f32>) -> CustomLaunch {
-    CustomLaunch {
-        image,
-        entry: "scale".to_owned(),
-        grid: [(x.len() as u32).div_ceil(128), 1, 1],
-        block: [128, 1, 1],
-        shared_bytes: 0,
-        arguments: vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(2.0)],
-    }
+    let geometry = LaunchGeometry::linear((x.len() as u32).div_ceil(128), 128);
+    let arguments = vec![Argument::update(x), Argument::U32(x.len() as u32), Argument::f32(2.0)];
+    CustomLaunch::new(image, "scale", geometry, arguments)
 }
 
 #[test]
@@ -231,19 +228,14 @@ fn own_ptx_takes_scalars_of_every_size_and_structs_by_value() {
     let mut pass = Pass::new("values");
     let to = pass.external::<f32>("to", 4);
     let pair = Pair { factor: 0.5, count: 7 };
-    let launch = CustomLaunch {
-        image: CustomImage::ptx("values", VALUES),
-        entry: "values".to_owned(),
-        grid: [1, 1, 1],
-        block: [1, 1, 1],
-        shared_bytes: 0,
-        arguments: vec![
-            Argument::write(to),
-            Argument::value(pair),
-            Argument::value(2.5_f64),
-            Argument::value(-3_i8),
-        ],
-    };
+    let arguments = vec![
+        Argument::write(to),
+        Argument::value(pair),
+        Argument::value(2.5_f64),
+        Argument::value(-3_i8),
+    ];
+    let image = CustomImage::ptx("values", VALUES);
+    let launch = CustomLaunch::new(image, "values", LaunchGeometry::linear(1, 1), arguments);
     // SAFETY: the kernel writes the four elements of its range.
     unsafe { pass.custom(launch) }.unwrap();
     let cache = ModuleCache::new(&device.context);
