@@ -1,7 +1,7 @@
 //! Runs the commands in the README of each published program, in a new folder on the simulator.
 //!
-//! A command runs as printed, except that the program is the debug build of its archive, and that
-//! `finetune` takes one or two steps.
+//! A command runs as printed, except that the program is the debug build of its archive, that
+//! `finetune` takes one or two steps, and that sequences have 64 tokens.
 
 use std::fs;
 use std::path::Path;
@@ -72,11 +72,12 @@ fn commands(readme: &str, package: &str) -> anyhow::Result<Vec<String>> {
             if LEFT_OUT.iter().any(|part| arguments.contains(part)) {
                 continue;
             }
-            found.push(match arguments.strip_prefix("finetune ") {
-                // A resumed run takes more steps than the earlier one.
-                Some(rest) if rest.contains("--resume") => format!("finetune --steps 2 {rest}"),
-                Some(rest) => format!("finetune --steps 1 {rest}"),
-                None => arguments.to_owned(),
+            // A resumed run takes more steps than the earlier one.
+            let steps = if arguments.contains("--resume") { 2 } else { 1 };
+            found.push(match arguments.split_once(' ') {
+                Some(("finetune", rest)) => format!("finetune --seq 64 --steps {steps} {rest}"),
+                Some(("eval", rest)) => format!("eval --seq 64 {rest}"),
+                _ => arguments.to_owned(),
             });
         }
     }
@@ -95,8 +96,11 @@ mod tests {
         let readme = "```text\n$ p install\n```\n\n```sh\np finetune --text a  # one\n\
                       cargo run --release -- finetune --resume\np serve --port 1\n\
                       p bench --device cuda:0\np eval \"a b\"\n```\n";
-        let expected =
-            ["finetune --steps 1 --text a  # one", "finetune --steps 2 --resume", "eval \"a b\""];
+        let expected = [
+            "finetune --seq 64 --steps 1 --text a  # one",
+            "finetune --seq 64 --steps 2 --resume",
+            "eval --seq 64 \"a b\"",
+        ];
         assert_eq!(commands(readme, "p").unwrap(), expected);
     }
 
