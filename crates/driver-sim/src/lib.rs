@@ -59,7 +59,7 @@
 //! Among others, cubins, textures, surfaces, green contexts and captured peer copies are
 //! not simulated. An unsupported call names the missing feature in a [`Diagnostic`].
 //! Elapsed times are simulated: a kernel takes time for its instructions, a copy or fill for its
-//! bytes. Work of several streams overlaps. These times do not predict those of a GPU.
+//! bytes, and tasks of different streams overlap. They do not predict the times of a GPU.
 
 mod api;
 mod argument;

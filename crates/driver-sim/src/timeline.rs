@@ -37,9 +37,9 @@ pub(crate) fn transfer_duration(bytes: u64) -> Duration {
 
 /// The clocks of host threads, and the ends of complete tasks.
 ///
-/// The clock of a thread is real time, except that it stands still while the simulator executes
-/// work, and advances when the thread waits for work. A wait of one thread does not delay the work
-/// of others.
+/// The clock of a thread runs in real time. It stops while the simulator executes work, and jumps
+/// to the end of the work for which the thread waits. Each thread has its own clock, so a wait of
+/// one does not delay the work of others.
 pub(crate) struct Timeline {
     created: Instant,
     /// The real time that the execution of work took.

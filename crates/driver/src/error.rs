@@ -200,7 +200,7 @@ pub enum Error {
     /// The device does not have what a launch attribute needs.
     #[error(
         "`{function}` is launched with {attribute}, which needs compute capability {}.{}, but the \
-         device has {}.{}; launch it without there",
+         device has {}.{}; leave the attribute out on this device",
         required.0, required.1, found.0, found.1
     )]
     AttributeNotOnDevice {

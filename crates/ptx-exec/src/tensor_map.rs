@@ -3,6 +3,7 @@
 //! The 128 bytes have a simulator-specific format with a magic number and a checksum, so bytes that
 //! no call has encoded are detected.
 
+pub use retrograph_ptx::TensorMapSwizzle;
 use retrograph_ptx::ast::Type;
 
 /// Bytes of a tensor map.
@@ -28,46 +29,6 @@ pub const ELEMENT_TYPES: &[Type] = &[
     Type::Bf16,
 ];
 
-/// The shared-memory swizzle of the 16-byte pieces of a box.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Swizzle {
-    /// No swizzle.
-    None,
-    /// Within 32 bytes.
-    Bytes32,
-    /// Within 64 bytes.
-    Bytes64,
-    /// Within 128 bytes.
-    Bytes128,
-}
-
-impl Swizzle {
-    /// All modes, in the order of `CUtensorMapSwizzle`.
-    pub const ALL: &[Self] = &[Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
-
-    /// The maximum bytes of a box row, if the mode has a limit.
-    pub const fn span(self) -> Option<u64> {
-        match self {
-            Self::None => None,
-            Self::Bytes32 => Some(32),
-            Self::Bytes64 => Some(64),
-            Self::Bytes128 => Some(128),
-        }
-    }
-
-    /// The swizzled address in shared memory: bits 4 to 6 xor bits 7 to 9, limited to the span.
-    pub const fn apply(self, address: u64) -> u64 {
-        let mask = match self {
-            Self::None => 0,
-            Self::Bytes32 => 0x10,
-            Self::Bytes64 => 0x30,
-            Self::Bytes128 => 0x70,
-        };
-        address ^ (address >> 3 & mask)
-    }
-}
-
 /// A tensor in global memory and the box that one copy moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
@@ -82,7 +43,7 @@ pub struct TensorMap {
     /// Elements of a box in each dimension.
     pub extent: Vec<u32>,
     /// The layout of a box in shared memory.
-    pub swizzle: Swizzle,
+    pub swizzle: TensorMapSwizzle,
 }
 
 impl TensorMap {
@@ -135,7 +96,7 @@ impl TensorMap {
         let rank = self.dimensions.len();
         let position = |found: Option<usize>| found.unwrap_or(0) as u8;
         let element = position(ELEMENT_TYPES.iter().position(|one| *one == self.element));
-        let swizzle = position(Swizzle::ALL.iter().position(|one| *one == self.swizzle));
+        let swizzle = position(TensorMapSwizzle::ALL.iter().position(|one| *one == self.swizzle));
         put(&[rank as u8, element, swizzle, 0, 0, 0, 0, 0]);
         put(&self.address.to_le_bytes());
         let padded = |list: &[u64], index: usize| list.get(index).copied().unwrap_or(0);
@@ -174,7 +135,7 @@ impl TensorMap {
         let start = CHECKED.start;
         let rank = usize::from(bytes[start]).clamp(1, MAX_DIMENSIONS);
         let element = ELEMENT_TYPES.get(usize::from(bytes[start + 1])).copied();
-        let swizzle = Swizzle::ALL.get(usize::from(bytes[start + 2])).copied();
+        let swizzle = TensorMapSwizzle::ALL.get(usize::from(bytes[start + 2])).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {
             return Err(TensorMapError::Unknown);
         };

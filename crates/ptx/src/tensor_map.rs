@@ -37,6 +37,32 @@ pub enum TensorMapSwizzle {
     Bytes128,
 }
 
+impl TensorMapSwizzle {
+    /// All modes, in the order of `CUtensorMapSwizzle`.
+    pub const ALL: &[Self] = &[Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
+
+    /// The maximum bytes of a box row, if the mode has a limit.
+    pub const fn span(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Bytes32 => Some(32),
+            Self::Bytes64 => Some(64),
+            Self::Bytes128 => Some(128),
+        }
+    }
+
+    /// The swizzled address in shared memory: bits 4 to 6 xor bits 7 to 9, limited to the span.
+    pub const fn apply(self, address: u64) -> u64 {
+        let mask = match self {
+            Self::None => 0,
+            Self::Bytes32 => 0x10,
+            Self::Bytes64 => 0x30,
+            Self::Bytes128 => 0x70,
+        };
+        address ^ (address >> 3 & mask)
+    }
+}
+
 /// The layout of a tensor in global memory, and the box in which it is copied. Dimensions are
 /// ordered from the innermost one, whose elements are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]

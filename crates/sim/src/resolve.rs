@@ -75,8 +75,8 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     unsafe { cuGetProcAddress_v2(symbol, address, version, flags, std::ptr::null_mut()) }
 }
 
-/// Tables of undocumented functions. The simulator has those of the CUDA runtime. Libraries that do
-/// not require their table, such as NVRTC, continue after the error.
+/// Returns a table of undocumented functions. Only the tables of the CUDA runtime are simulated;
+/// NVRTC also asks for one, and works without it.
 ///
 /// # Safety
 /// Each pointer is null or valid.

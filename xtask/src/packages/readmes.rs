@@ -1,5 +1,5 @@
-//! Follows the README of each published package, as on a clean machine: those of libraries
-//! literally, and the commands of programs.
+//! Follows the README of each published package, as on a clean machine. It compiles and runs the
+//! code of libraries, and runs the commands of programs.
 //!
 //! For a library, a new package gets the dependencies in the `cargo add` lines of the README, and
 //! its examples as printed. It is built with the packages from their archives, and runs on the

@@ -2,7 +2,7 @@
 
 use retrograph_driver_sys::*;
 use retrograph_ptx_exec::tensor_map::{
-    ELEMENT_TYPES, MAX_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap,
+    ELEMENT_TYPES, MAX_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap, TensorMapSwizzle,
 };
 
 use crate::argument::{Call, In, Out};
@@ -47,7 +47,7 @@ impl State {
             }
             other => ELEMENT_TYPES.get(other.0 as usize).copied(),
         };
-        let swizzle = Swizzle::ALL.get(swizzle.0 as usize).copied();
+        let swizzle = TensorMapSwizzle::ALL.get(swizzle.0 as usize).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {
             return Err(self.refuse_map("an unknown type of elements or swizzle"));
         };

@@ -183,7 +183,7 @@ impl State {
         }
         self.return_to_pool(address as u64);
         self.pinned.remove(&address);
-        // Unlike addresses of devices, those of the host are reused.
+        // A later allocation may have the same address.
         self.sync_memops.remove(&(address as u64));
     }
 

@@ -245,9 +245,8 @@ fn host_and_device_access_a_managed_variable() {
     assert_eq!(code, INVALID_VALUE, "freed with its module");
 }
 
-#[test]
-fn a_library_has_managed_variables() {
-    let machine = Machine::new();
+/// Loads [`VARIABLE`] as a library.
+fn load_library(machine: &Machine) -> CUlibrary {
     let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
     let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
     let code = cu!(
@@ -255,6 +254,13 @@ fn a_library_has_managed_variables() {
         cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
     );
     assert_eq!(code, SUCCESS);
+    library
+}
+
+#[test]
+fn a_library_has_managed_variables() {
+    let machine = Machine::new();
+    let library = load_library(&machine);
     let get = |name: &CStr| {
         let (mut address, mut bytes) = (0, 0);
         let name = name.as_ptr();
@@ -279,14 +285,8 @@ fn a_library_has_managed_variables() {
 #[test]
 fn managed_variables_of_a_library_outlive_contexts() {
     let machine = Machine::new();
-    let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
-    let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
     assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
-    let code = cu!(
-        machine,
-        cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
-    );
-    assert_eq!(code, SUCCESS);
+    let library = load_library(&machine);
     let (mut address, mut bytes) = (0, 0);
     let name = c"counter".as_ptr();
     let code = cu!(machine, cuLibraryGetManaged(&mut address, &mut bytes, library, name));
@@ -407,13 +407,7 @@ fn a_refused_batch_of_prefetches_has_no_effect() {
 #[test]
 fn queued_work_that_uses_a_managed_variable_runs_before_its_library_is_unloaded() {
     let machine = Machine::new();
-    let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
-    let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
-    let code = cu!(
-        machine,
-        cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
-    );
-    assert_eq!(code, SUCCESS);
+    let library = load_library(&machine);
     let (mut address, mut bytes) = (0, 0);
     let name = c"counter".as_ptr();
     let code = cu!(machine, cuLibraryGetManaged(&mut address, &mut bytes, library, name));

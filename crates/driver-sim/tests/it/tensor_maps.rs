@@ -3,7 +3,7 @@
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast::Type;
-use retrograph_ptx_exec::tensor_map::{Swizzle, TensorMap};
+use retrograph_ptx_exec::tensor_map::{TensorMap, TensorMapSwizzle};
 
 use crate::machine::{Machine, cu};
 
@@ -49,7 +49,7 @@ fn an_encoded_map_decodes_to_its_parameters() {
         dimensions: vec![100, 30],
         strides: vec![208],
         extent: vec![64, 16],
-        swizzle: Swizzle::Bytes128,
+        swizzle: TensorMapSwizzle::Bytes128,
     };
     assert_eq!(TensorMap::decode(&bytes), Ok(expected));
 }

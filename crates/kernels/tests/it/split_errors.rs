@@ -1,4 +1,4 @@
-//! Errors of split products, next to those of f32 and of tf32x3.
+//! Compares the errors of products in split f16, in tf32x3 and in f32.
 
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::ops::GemmShape;

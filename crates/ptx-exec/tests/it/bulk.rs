@@ -4,7 +4,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, NamedBarrier, Ptr, Shared, TensorMapParam};
 use retrograph_ptx_exec::memory::Memory;
-use retrograph_ptx_exec::tensor_map::{Swizzle, TensorMap, TensorMapError};
+use retrograph_ptx_exec::tensor_map::{TensorMap, TensorMapError, TensorMapSwizzle};
 use retrograph_ptx_exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, Undefined, launch};
 
 use super::words;
@@ -47,7 +47,7 @@ fn entry(describe: impl for<'k> FnOnce(&Kernel<'k>, Given<'k>)) -> Program {
     Program::decode(&module, "k", &|_| None).unwrap_or_else(|error| panic!("{error}\n{module}"))
 }
 
-fn map_of(address: u64, swizzle: Swizzle) -> TensorMap {
+fn map_of(address: u64, swizzle: TensorMapSwizzle) -> TensorMap {
     TensorMap {
         element: Type::U32,
         address,
@@ -67,13 +67,17 @@ fn run_with(
     program: &Program,
     threads: u32,
     seed: u64,
-    swizzle: Swizzle,
+    swizzle: TensorMapSwizzle,
 ) -> Result<Vec<u32>, Fault> {
     run_launch(program, swizzle, Launch { block: [threads, 1, 1], seed, ..Launch::default() })
 }
 
 /// Runs a launch with operands and returns the target matrix.
-fn run_launch(program: &Program, swizzle: Swizzle, request: Launch<'_>) -> Result<Vec<u32>, Fault> {
+fn run_launch(
+    program: &Program,
+    swizzle: TensorMapSwizzle,
+    request: Launch<'_>,
+) -> Result<Vec<u32>, Fault> {
     let memory = Memory::new(1 << 24);
     let bytes = u64::from(ROWS * COLUMNS * 4);
     let (source, target) = (memory.alloc(bytes).unwrap(), memory.alloc(bytes).unwrap());
@@ -100,7 +104,7 @@ fn run_launch(program: &Program, swizzle: Swizzle, request: Launch<'_>) -> Resul
 fn run(program: &Program, threads: u32) -> Vec<u32> {
     let outputs: Vec<Vec<u32>> = (0..8)
         .map(|seed| {
-            let out = run_with(program, threads, seed, Swizzle::None);
+            let out = run_with(program, threads, seed, TensorMapSwizzle::None);
             out.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"))
         })
         .collect();
@@ -110,13 +114,13 @@ fn run(program: &Program, threads: u32) -> Vec<u32> {
 
 /// Returns the message of the fault of a kernel.
 fn message(program: &Program, threads: u32) -> String {
-    let fault = run_with(program, threads, 0, Swizzle::None).err();
+    let fault = run_with(program, threads, 0, TensorMapSwizzle::None).err();
     fault.expect("the kernel has a fault").to_string()
 }
 
 /// Returns the undefined behaviour at which a kernel stops.
 fn misuse(program: &Program, threads: u32) -> ProxyMisuse {
-    match run_with(program, threads, 0, Swizzle::None).map_err(|fault| fault.kind) {
+    match run_with(program, threads, 0, TensorMapSwizzle::None).map_err(|fault| fault.kind) {
         Err(FaultKind::AsyncProxy(misuse)) => *misuse,
         other => panic!("{other:?}"),
     }
@@ -235,14 +239,14 @@ fn loads_swizzle_rows_and_stores_undo_it() {
         })
     };
     let run = |through, swizzle| run_with(&program(through), 32, 0, swizzle).unwrap();
-    let mixed = run(false, Swizzle::Bytes128);
+    let mixed = run(false, TensorMapSwizzle::Bytes128);
     for row in 0..TILE_ROWS {
         for column in 0..TILE_COLUMNS {
             let from = ((column / 4) ^ row) * 4 + column % 4;
             assert_eq!(mixed[(row * COLUMNS + column) as usize], number(row, from));
         }
     }
-    assert_eq!(run(true, Swizzle::Bytes128), run(true, Swizzle::None));
+    assert_eq!(run(true, TensorMapSwizzle::Bytes128), run(true, TensorMapSwizzle::None));
 }
 
 /// A producer warp and a consumer warp with four stages, and the body of each loop.
@@ -329,8 +333,8 @@ fn races_are_detected_across_phases() {
     let memory = Memory::new(1 << 24);
     let bytes = u64::from(ROWS * COLUMNS * 4);
     let (source, target) = (memory.alloc(bytes).unwrap(), memory.alloc(bytes).unwrap());
-    let mut parameters = map_of(source, Swizzle::None).encode().to_vec();
-    parameters.extend(map_of(target, Swizzle::None).encode());
+    let mut parameters = map_of(source, TensorMapSwizzle::None).encode().to_vec();
+    parameters.extend(map_of(target, TensorMapSwizzle::None).encode());
     parameters.extend([source.to_le_bytes(), target.to_le_bytes()].concat());
     let request = Launch {
         block: [64, 1, 1],
@@ -351,7 +355,7 @@ fn mistakes_with_stages_are_detected() {
         assert!(matches!(early, ProxyMisuse::TargetInFlight { .. }), "{early}");
     }
     assert!(message(&pipeline(Mistake::FewBytes), 64).contains("bytes"));
-    let twice = run_with(&pipeline(Mistake::TwoArrivals), 64, 0, Swizzle::None);
+    let twice = run_with(&pipeline(Mistake::TwoArrivals), 64, 0, TensorMapSwizzle::None);
     let twice = twice.map_err(|fault| fault.kind);
     assert!(
         matches!(twice, Err(FaultKind::AsyncProxy(_) | FaultKind::Deadlock { .. })),
@@ -429,7 +433,7 @@ fn addresses_of_copies_are_checked() {
             });
             k.mbarrier_wait_parity(given.full, 0);
         });
-        run_with(&program, 32, 0, Swizzle::None).unwrap_err()
+        run_with(&program, 32, 0, TensorMapSwizzle::None).unwrap_err()
     };
     let tilted = misuse(|k, given| {
         k.cp_async_bulk_tensor_2d_load(given.tiles.offset(4), given.from, [0, 0], given.full);
@@ -529,7 +533,7 @@ fn a_block_may_not_end_while_its_shared_memory_is_written() {
         init(k, given);
         load_first(k, given, 0, 0);
     });
-    let fault = run_with(&program, 64, 0, Swizzle::None).unwrap_err();
+    let fault = run_with(&program, 64, 0, TensorMapSwizzle::None).unwrap_err();
     assert!(fault.to_string().contains("the block ended while"), "{fault}");
     assert!(fault.site.text.contains("cp.async.bulk.tensor.2d"), "{fault}");
 }

@@ -4,7 +4,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ModuleBuilder, ScaleD};
 use retrograph_ptx_exec::memory::Memory;
-use retrograph_ptx_exec::tensor_map::{Swizzle, TensorMap};
+use retrograph_ptx_exec::tensor_map::{TensorMap, TensorMapSwizzle};
 use retrograph_ptx_exec::{FaultKind, Launch, Program, ProxyMisuse, launch};
 
 use super::bytes_of;
@@ -117,7 +117,7 @@ fn run(program: &Program, element: HalfType) -> Result<Vec<f32>, FaultKind> {
         dimensions: vec![EXTENT.into(); 2],
         strides: vec![128],
         extent: vec![EXTENT; 2],
-        swizzle: Swizzle::Bytes128,
+        swizzle: TensorMapSwizzle::Bytes128,
     };
     let mut parameters = matrices.map(|address| map(address).encode()).concat();
     parameters.extend([matrices[0], out].map(u64::to_le_bytes).concat());

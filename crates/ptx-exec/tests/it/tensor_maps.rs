@@ -1,7 +1,7 @@
 //! Encoding of tensor maps, their checks, and swizzles.
 
 use retrograph_ptx::ast::Type;
-use retrograph_ptx_exec::tensor_map::{Swizzle, TensorMap, TensorMapError};
+use retrograph_ptx_exec::tensor_map::{TensorMap, TensorMapError, TensorMapSwizzle};
 
 fn matrix() -> TensorMap {
     TensorMap {
@@ -10,7 +10,7 @@ fn matrix() -> TensorMap {
         dimensions: vec![100, 30],
         strides: vec![208],
         extent: vec![64, 16],
-        swizzle: Swizzle::Bytes128,
+        swizzle: TensorMapSwizzle::Bytes128,
     }
 }
 
@@ -20,7 +20,7 @@ fn encoding_a_map_round_trips() {
         dimensions: vec![8, 5, 1 << 32],
         strides: vec![16, 96],
         extent: vec![8, 256, 1],
-        swizzle: Swizzle::None,
+        swizzle: TensorMapSwizzle::None,
         ..matrix()
     };
     for map in [matrix(), cube] {
@@ -51,11 +51,12 @@ fn invalid_tensor_maps_are_refused_by_rule() {
 
 #[test]
 fn a_swizzle_permutes_the_pieces_of_a_row_by_the_row_index() {
-    let piece =
-        |swizzle: Swizzle, row: u64, piece: u64| swizzle.apply(row * 128 + piece * 16) / 16 % 8;
-    assert_eq!(piece(Swizzle::Bytes128, 3, 5), 3 ^ 5);
-    assert_eq!(piece(Swizzle::Bytes128, 9, 5), 1 ^ 5);
-    assert_eq!(piece(Swizzle::Bytes64, 7, 4), 4 ^ 3);
-    assert_eq!(piece(Swizzle::Bytes32, 7, 4), 5);
-    assert_eq!(piece(Swizzle::None, 7, 4), 4);
+    let piece = |swizzle: TensorMapSwizzle, row: u64, piece: u64| {
+        swizzle.apply(row * 128 + piece * 16) / 16 % 8
+    };
+    assert_eq!(piece(TensorMapSwizzle::Bytes128, 3, 5), 3 ^ 5);
+    assert_eq!(piece(TensorMapSwizzle::Bytes128, 9, 5), 1 ^ 5);
+    assert_eq!(piece(TensorMapSwizzle::Bytes64, 7, 4), 4 ^ 3);
+    assert_eq!(piece(TensorMapSwizzle::Bytes32, 7, 4), 5);
+    assert_eq!(piece(TensorMapSwizzle::None, 7, 4), 4);
 }

@@ -148,7 +148,7 @@ impl<'k> Kernel<'k> {
     }
 
     /// As [`Kernel::membar_gl`], but only orders accesses by acquire and release patterns
-    /// (`fence.acq_rel.gpu`), which takes less time.
+    /// (`fence.acq_rel.gpu`).
     pub fn fence_acq_rel_gpu(&self) {
         let modifiers = &[Modifier::AcqRel, Modifier::Gpu];
         self.emit(Emit { opcode: Opcode::Fence, modifiers, types: &[], operands: Vec::new() });

@@ -114,7 +114,7 @@ pub(crate) fn destroyed(machine: &Machine) {
     for ((context, key), value) in gone {
         let Some(callback) = value.destroyed else { continue };
         let [key, value] = [key, value.value].map(std::ptr::with_exposed_provenance_mut);
-        // SAFETY: whoever stored the value passed this function for it.
+        // SAFETY: the program passed this function together with the value.
         unsafe { callback(handle(context), key, value) };
     }
 }

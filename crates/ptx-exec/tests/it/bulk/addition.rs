@@ -137,7 +137,7 @@ fn blocks_add_in_turns() {
     for seed in 0..8 {
         let grid = [BLOCKS, 1, 1];
         let request = Launch { grid, block: [WORDS, 1, 1], seed, ..Launch::default() };
-        let out = run_launch(&program, Swizzle::None, request);
+        let out = run_launch(&program, TensorMapSwizzle::None, request);
         let sums = floats(&out.unwrap_or_else(|fault| panic!("seed {seed}: {fault}")));
         let expected = (0..WORDS).map(|index| BLOCKS as f32 * (1.0 + index as f32));
         assert!(sums.into_iter().eq(expected), "seed {seed}");

@@ -57,7 +57,7 @@ fn run_at(program: &Program, x: i32, y: i32) -> (Vec<u32>, Vec<u32>) {
         dimensions: SIZE.map(u64::from).to_vec(),
         strides: vec![u64::from(4 * STRIDE)],
         extent: BOX.to_vec(),
-        swizzle: Swizzle::None,
+        swizzle: TensorMapSwizzle::None,
     };
     let mut parameters = map.encode().to_vec();
     parameters.extend([x, y].map(i32::to_le_bytes).concat());

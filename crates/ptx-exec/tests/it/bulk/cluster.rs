@@ -106,7 +106,7 @@ fn run_cluster(program: &Program, seed: u64) -> Result<Vec<u32>, Fault> {
         seed,
         ..Launch::default()
     };
-    run_launch(program, Swizzle::None, request)
+    run_launch(program, TensorMapSwizzle::None, request)
 }
 
 fn fault_of(mistake: Mistake, seed: u64) -> Option<FaultKind> {
@@ -170,7 +170,7 @@ fn a_block_reads_its_rank_in_its_cluster() {
         });
     });
     let request = Launch { grid: [6, 1, 1], cluster: [2, 1, 1], ..Launch::default() };
-    let out = run_launch(&program, Swizzle::None, request).unwrap();
+    let out = run_launch(&program, TensorMapSwizzle::None, request).unwrap();
     for block in 0..6 {
         let found = &out[(block * COLUMNS) as usize..][..3];
         assert_eq!(found, [block % 2, 2, block / 2]);

@@ -4,7 +4,7 @@ use super::*;
 
 /// Runs two warps and returns the offset in the tile at which a bulk store is refused.
 fn refused(program: &Program) -> Option<u64> {
-    match run_with(program, 64, 0, Swizzle::None).map_err(|fault| fault.kind) {
+    match run_with(program, 64, 0, TensorMapSwizzle::None).map_err(|fault| fault.kind) {
         Ok(_) => None,
         Err(FaultKind::AsyncProxy(misuse)) => match *misuse {
             // The tile starts at a multiple of 1024.
@@ -83,5 +83,5 @@ fn writes_of_a_block_do_not_concern_the_next_one() {
         k.when(k.ctaid_x().eq(1), || store_bytes(k, given, 0, 64));
     });
     let request = Launch { grid: [2, 1, 1], block: [64, 1, 1], ..Launch::default() };
-    run_launch(&program, Swizzle::None, request).unwrap_or_else(|fault| panic!("{fault}"));
+    run_launch(&program, TensorMapSwizzle::None, request).unwrap_or_else(|fault| panic!("{fault}"));
 }
