@@ -67,11 +67,13 @@ fn lines(bytes: usize) -> Vec<Line> {
     vec![Line { bytes: [0; 128] }; bytes.div_ceil(128)]
 }
 
-/// Global memory and the parameters.
+/// Global memory, the parameters, and the workspace of the grid.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) global: &'a Snapshot,
     pub(super) parameters: &'a [u8],
+    /// The address of the workspace, or 0.
+    pub(super) workspace: u64,
 }
 
 /// Runs blocks of one launch, one after another.
@@ -92,6 +94,8 @@ pub(super) struct BlockRunner<'a> {
     round: u64,
     /// The index of the block in its cluster.
     rank: u32,
+    /// The address of the workspace of the grid, or 0.
+    workspace: u64,
     /// The block, `%ctaid`.
     ctaid: [u32; 3],
 }
@@ -154,6 +158,7 @@ impl<'a> BlockRunner<'a> {
             given_up: 0,
             round: 0,
             rank,
+            workspace: around.workspace,
             ctaid: [0; 3],
         };
         for warp in 0..count {

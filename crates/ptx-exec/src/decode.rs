@@ -75,6 +75,7 @@ struct Decoder<'a> {
     bulk: Vec<BulkInstruction>,
     communicates: bool,
     uses_heap: bool,
+    uses_workspace: bool,
     site: Site,
     /// The register of the carry flag, once used.
     carry: Option<VirtualRegister>,
@@ -126,6 +127,7 @@ impl<'a> Decoder<'a> {
             bulk: Vec::new(),
             communicates: false,
             uses_heap: false,
+            uses_workspace: false,
             site: Site::default(),
             carry: None,
             guard: None,

@@ -130,13 +130,18 @@ pub fn launch(
         // Without memory for it, `malloc` returns null.
         let _ = memory.make_heap();
     }
+    let workspace = match program.uses_workspace && launch.is_cooperative {
+        // It fails only if the host has no memory; then the kernel finds no grid to wait for.
+        true => memory.fresh_workspace().unwrap_or(0),
+        false => 0,
+    };
     let snapshot = memory.snapshot();
     let seen = launch.races.then(|| Arc::new(Mutex::new(AccessHistory::default())));
     let grid = Grid {
         program,
         launch,
         order: Order::new(clusters, launch.seed),
-        around: Surroundings { global: &snapshot, parameters: &parameters },
+        around: Surroundings { global: &snapshot, parameters: &parameters, workspace },
         seen,
         interpreter: interpreter_for(launch.isa),
         next: AtomicU64::new(0),

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 mod heap;
 mod region;
@@ -43,6 +43,9 @@ pub const ADDRESSES: u64 = 1 << 38;
 const ALIGNMENT: u64 = 256;
 /// The default size of the heap of kernels, as on hardware.
 const HEAP_BYTES: u64 = 8 << 20;
+/// The workspace of a cooperative grid when it starts, recorded on an H200: the size in bytes, the
+/// barrier of the grid, and two words of unknown meaning.
+const WORKSPACE: [u32; 4] = [16, 0, 1, 0];
 /// The minimum of unmapped bytes after every allocation.
 const RED_ZONE: u64 = 1 << 20;
 
@@ -124,6 +127,8 @@ pub struct Memory {
     /// The heap of kernels, once one has used it.
     heap: RwLock<Option<Arc<Heap>>>,
     heap_bytes: AtomicU64,
+    /// The workspace of cooperative grids, once a kernel has used it.
+    workspace: Mutex<Option<u64>>,
 }
 
 impl Memory {
@@ -140,8 +145,9 @@ impl Memory {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, end: next + ADDRESSES, used: 0 };
         let (state, limit) = (RwLock::new(state), AtomicU64::new(u64::MAX));
-        let (peers, heap) = (RwLock::default(), RwLock::default());
-        Self { state, total, limit, peers, heap, heap_bytes: AtomicU64::new(HEAP_BYTES) }
+        let (peers, heap, workspace) = (RwLock::default(), RwLock::default(), Mutex::default());
+        let heap_bytes = AtomicU64::new(HEAP_BYTES);
+        Self { state, total, limit, peers, heap, heap_bytes, workspace }
     }
 
     /// Makes allocations fail if they would exceed `bytes` in total.
@@ -171,6 +177,19 @@ impl Memory {
         Ok(())
     }
 
+    /// Resets the workspace of cooperative grids and returns its address. It does not count as
+    /// allocated.
+    pub(crate) fn fresh_workspace(&self) -> Result<u64, MemoryError> {
+        let mut workspace = self.workspace.lock();
+        let base = match *workspace {
+            Some(base) => base,
+            None => self.create(&mut self.state.write(), None, size_of_val(&WORKSPACE) as u64)?,
+        };
+        *workspace = Some(base);
+        self.write(base, &WORKSPACE.map(u32::to_le_bytes).concat())?;
+        Ok(base)
+    }
+
     /// Bytes that the device has.
     pub fn total(&self) -> u64 {
         self.total
@@ -183,7 +202,8 @@ impl Memory {
 
     /// Number of live allocations.
     pub fn allocations(&self) -> usize {
-        self.state.read().table.len() - usize::from(self.heap.read().is_some())
+        let of_driver = [self.heap.read().is_some(), self.workspace.lock().is_some()];
+        self.state.read().table.len() - of_driver.map(usize::from).iter().sum::<usize>()
     }
 
     /// Allocates `bytes` and returns the base address, a multiple of 256.
@@ -226,9 +246,17 @@ impl Memory {
         if bytes > free {
             return Err(MemoryError::OutOfMemory { requested: bytes, free, total });
         }
+        let base = self.create(&mut state, base, bytes)?;
+        state.used += bytes;
+        Ok(base)
+    }
+
+    /// Adds an allocation that does not count as used.
+    fn create(&self, state: &mut State, base: Option<u64>, bytes: u64) -> Result<u64, MemoryError> {
+        let (free, total) = (self.total - state.used, self.total);
         let layout = HostBytes::layout(bytes).ok_or(MemoryError::InvalidSize { bytes })?;
         if let Some(address) = base
-            && overlaps(&state, address, bytes)
+            && overlaps(state, address, bytes)
         {
             return Err(MemoryError::Overlap { address, bytes });
         }
@@ -236,12 +264,11 @@ impl Memory {
         let lacking = MemoryError::OutOfMemory { requested: bytes, free, total };
         let owned = HostBytes::zeroed(layout).ok_or_else(|| lacking.clone())?;
         // Addresses are never reused, so a device can run out of them.
-        let base = base.or_else(|| advance(&mut state, bytes)).ok_or(lacking)?;
+        let base = base.or_else(|| advance(state, bytes)).ok_or(lacking)?;
         let region = Region { base, bytes, host: owned.aligned(), owned: Some(owned) };
         // SAFETY: the region has this many bytes, which no other thread has seen.
         unsafe { poison_fresh(region.host.as_ptr(), bytes as usize) };
-        state.used += bytes;
-        insert(&mut state, region);
+        insert(state, region);
         Ok(base)
     }
 

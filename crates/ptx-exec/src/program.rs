@@ -191,6 +191,8 @@ pub struct Program {
     pub(super) local_bytes: u32,
     /// Whether the kernel allocates memory.
     pub(super) uses_heap: bool,
+    /// Whether the kernel reads the address of the workspace of cooperative grids.
+    pub(super) uses_workspace: bool,
     /// Functions with frames.
     pub(super) calls: Option<Box<Calls>>,
     /// Offset and size of each parameter, and the size of the parameter block.

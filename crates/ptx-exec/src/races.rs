@@ -7,13 +7,14 @@
 //! because its lanes are not ordered either. Atomics and other strong accesses do not race with
 //! each other; a thread that reads a strong write acquires the clocks of the writer. The placement
 //! of fences is not checked. Strong accesses to global memory and the grid barrier order blocks of
-//! different clusters; between clusters, the blocks of a cluster count as one.
+//! different clusters. Between clusters, the blocks of a cluster count as one, with one clock: the
+//! number of strong writes.
 //!
 //! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs clusters
 //! one after another. It is off by default.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -55,8 +56,11 @@ pub(super) struct Races<'a> {
     /// Accesses to the shared memory of all blocks, whose addresses differ.
     shared: AccessHistory,
     global: Arc<Mutex<AccessHistory>>,
-    /// Blocks of other clusters whose strong writes the cluster has read.
-    known: HashSet<u64>,
+    /// The number of strong writes of the cluster.
+    writes: u32,
+    /// Blocks of other clusters whose strong writes the cluster has read, and the clock of the last
+    /// one that it has read.
+    known: HashMap<u64, u32>,
     /// Clocks of the warps that have arrived, by rank for barriers of a block.
     arrived: HashMap<(usize, Barrier), BarrierClock>,
     /// The joined clocks of the warps that arrived at each mbarrier.
@@ -90,6 +94,13 @@ pub(super) struct LaneAccess {
 fn join(into: &mut [u32], from: &[u32]) {
     for (mine, theirs) in into.iter_mut().zip(from) {
         *mine = (*mine).max(*theirs);
+    }
+}
+
+fn join_blocks(into: &mut HashMap<u64, u32>, from: &HashMap<u64, u32>) {
+    for (block, clock) in from {
+        let mine = into.entry(*block).or_default();
+        *mine = (*mine).max(*clock);
     }
 }
 
@@ -175,7 +186,8 @@ impl<'a> Races<'a> {
             clocks: Vec::new(),
             shared: AccessHistory::default(),
             global,
-            known: HashSet::new(),
+            writes: 0,
+            known: HashMap::new(),
             arrived: HashMap::new(),
             released: HashMap::new(),
         }
@@ -189,6 +201,7 @@ impl<'a> Races<'a> {
         let count = self.blocks.len() * warps;
         (self.warps, self.clocks) = (warps, vec![vec![0; count]; count]);
         self.shared = AccessHistory::default();
+        self.writes = 0;
         self.known.clear();
         self.arrived.clear();
         self.released.clear();
@@ -256,6 +269,7 @@ impl<'a> Races<'a> {
             block: self.blocks[rank],
             thread: (access.warp * LANES + access.lane) as u32,
             clock: self.clocks[warp][warp],
+            writes: self.writes,
             pc: access.pc,
             strong,
         };
@@ -278,7 +292,7 @@ impl<'a> Races<'a> {
             return false;
         }
         let (Some(mine), Some(theirs)) = (self.warp_of(stamp), self.warp_of(other)) else {
-            return !self.known.contains(&other.block);
+            return self.known.get(&other.block).is_none_or(|clock| other.writes > *clock);
         };
         other.clock >= self.clocks[mine][theirs]
     }
@@ -291,23 +305,21 @@ impl<'a> Races<'a> {
 
     fn acquire(&mut self, seen: &AccessHistory, address: u64, warp: usize) {
         let Some(release) = seen.releases.get(&address) else { return };
-        if self.blocks.contains(&release.block) {
-            join(&mut self.clocks[warp], &release.clocks);
+        if let Some(clocks) = release.clocks.get(&self.blocks[0]) {
+            join(&mut self.clocks[warp], clocks);
         }
-        self.known.extend(&release.blocks);
+        join_blocks(&mut self.known, &release.blocks);
     }
 
     fn publish(&mut self, seen: &mut AccessHistory, address: u64, warp: usize) {
         self.advance(warp);
         let release = seen.releases.entry(address).or_default();
-        if !self.blocks.contains(&release.block) {
-            release.clocks.clear();
-        }
-        release.block = self.blocks[0];
-        release.clocks.resize(self.clocks.len(), 0);
-        join(&mut release.clocks, &self.clocks[warp]);
-        release.blocks.extend(&self.blocks);
-        release.blocks.extend(&self.known);
+        let clocks = release.clocks.entry(self.blocks[0]).or_default();
+        clocks.resize(self.clocks.len(), 0);
+        join(clocks, &self.clocks[warp]);
+        release.blocks.extend(self.blocks.iter().map(|block| (*block, self.writes)));
+        join_blocks(&mut release.blocks, &self.known);
+        self.writes = self.writes.saturating_add(1);
     }
 
     fn site(&self, stamp: &AccessStamp) -> FaultSite {

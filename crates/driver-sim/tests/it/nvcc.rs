@@ -94,6 +94,10 @@ impl Bench {
     }
 
     fn launch(&self, launch: Launch<'_>) {
+        self.launch_as(launch, false);
+    }
+
+    fn launch_as(&self, launch: Launch<'_>, is_cooperative: bool) {
         let mut function = CUfunction::NULL;
         let name = launch.kernel.as_ptr();
         let code = cu!(self.machine, cuModuleGetFunction(&mut function, self.module, name));
@@ -103,11 +107,17 @@ impl Bench {
             parameters.iter_mut().map(|bytes| bytes.as_mut_ptr().cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
         let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
-        let stream = CUstream::NULL;
-        let code = cu!(
-            self.machine,
-            cuLaunchKernel(function, gx, gy, gz, bx, by, bz, launch.shared, stream, list, none)
-        );
+        let (shared, stream) = (launch.shared, CUstream::NULL);
+        let code = match is_cooperative {
+            true => cu!(
+                self.machine,
+                cuLaunchCooperativeKernel(function, gx, gy, gz, bx, by, bz, shared, stream, list)
+            ),
+            false => cu!(
+                self.machine,
+                cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, list, none)
+            ),
+        };
         assert_eq!(code, CUresult::CUDA_SUCCESS, "{:?}", self.machine.simulator.diagnostics());
     }
 }

@@ -98,6 +98,8 @@ impl BlockRunner<'_> {
                 S::ClusterNctaidX => self.launch.cluster[0],
                 S::ClusterNctaidY => self.launch.cluster[1],
                 S::ClusterNctaidZ => self.launch.cluster[2],
+                S::EnvReg1 => (self.workspace >> 32) as u32,
+                S::EnvReg2 => self.workspace as u32,
                 S::NClusterIdX => self.launch.clusters()[0],
                 S::NClusterIdY => self.launch.clusters()[1],
                 S::NClusterIdZ => self.launch.clusters()[2],

@@ -174,6 +174,7 @@ impl Decoder<'_> {
             calls,
             communicates: self.communicates,
             uses_heap: self.uses_heap,
+            uses_workspace: self.uses_workspace,
         }
     }
 }

@@ -61,7 +61,7 @@ impl Decoder<'_> {
                 let bits = bits_of(*immediate, ty)?;
                 Ok(self.constant(bits, width))
             }
-            Operand::Special(special) => Ok(self.special(*special, ty)),
+            Operand::Special(special) => self.special(*special, ty),
             Operand::Symbol(symbol, offset) => Ok(self.symbol_address(*symbol, *offset, width)?.1),
             Operand::Function(index) if width == Width::Double => {
                 let function = self.module.functions.get(*index as usize);
@@ -99,9 +99,9 @@ impl Decoder<'_> {
         }
     }
 
-    fn special(&mut self, special: SpecialRegister, ty: Type) -> VirtualRegister {
+    fn special(&mut self, special: SpecialRegister, ty: Type) -> Result<VirtualRegister, Reason> {
         let width = if special == SpecialRegister::Clock64 { Width::Double } else { Width::Word };
-        match special {
+        Ok(match special {
             // All grids have the same id.
             SpecialRegister::GridId => self.constant(0, width_of(ty)),
             SpecialRegister::Clock | SpecialRegister::ClockHigh | SpecialRegister::Clock64 => {
@@ -116,8 +116,15 @@ impl Decoder<'_> {
             SpecialRegister::GlobalTimer
             | SpecialRegister::GlobalTimerLow
             | SpecialRegister::GlobalTimerHigh => self.timer(special),
+            SpecialRegister::EnvReg1 | SpecialRegister::EnvReg2 => {
+                self.uses_workspace = true;
+                self.preset(Preset::Special(special), Width::Word)
+            }
+            other if is_environment(other) => {
+                return Err(format!("{other}, whose value is known to the driver alone"));
+            }
             other => self.preset(Preset::Special(other), Width::Word),
-        }
+        })
     }
 
     /// The time in nanoseconds, or its low or high word.
@@ -148,6 +155,11 @@ impl Decoder<'_> {
         self.emit(operation);
         self.guard = guard;
     }
+}
+
+/// Whether this is `%envreg0` to `%envreg31`, which the driver defines.
+fn is_environment(special: SpecialRegister) -> bool {
+    (SpecialRegister::EnvReg0..=SpecialRegister::EnvReg31).contains(&special)
 }
 
 /// The bits of a constant of type `ty`.

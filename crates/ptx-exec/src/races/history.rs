@@ -1,6 +1,6 @@
 //! The last accesses to each byte of a memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::fault::RacingAccess;
 
@@ -22,6 +22,8 @@ pub(super) struct AccessStamp {
     pub(super) thread: u32,
     /// The clock of its warp.
     pub(super) clock: u32,
+    /// The number of earlier strong writes of its cluster.
+    pub(super) writes: u32,
     pub(super) pc: u32,
     pub(super) strong: bool,
 }
@@ -96,11 +98,11 @@ impl AccessHistory {
     }
 }
 
-/// The writer's clocks, which a thread acquires by reading a strong write.
+/// The clocks of the writers, which a thread acquires by reading a strong write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
-    /// A block of the cluster whose clocks these are.
-    pub(super) block: u64,
-    pub(super) clocks: Vec<u32>,
-    pub(super) blocks: HashSet<u64>,
+    /// The clocks of the warps of each cluster that wrote, by its first block.
+    pub(super) clocks: HashMap<u64, Vec<u32>>,
+    /// Blocks and the clocks of their clusters.
+    pub(super) blocks: HashMap<u64, u32>,
 }

@@ -26,6 +26,7 @@ mod rounding;
 mod tensor_maps;
 mod tf32;
 mod warpgroup;
+mod workspaces;
 
 use retrograph_ptx::parse;
 use retrograph_ptx_exec::memory::Memory;

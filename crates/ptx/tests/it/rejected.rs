@@ -16,6 +16,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("add.f32 %f1, %f2, 1;", "the constant 1"),
     ("add.u32 %r1, %r2;", "2 operands"),
     ("add.u32 %r1, %tid.x, 1;", "the special register %tid.x"),
+    ("mov.u32 %r1, %envreg32;", "a declared name or a special register"),
     ("add.rn.rz.f32 %f1, %f2, %f3;", "several"),
     ("mul.u32.lo %r1, %r2, %r3;", "right after `mul`"),
     ("mul.u32 %r1, %r2, %r3;", "one of .lo .hi"),

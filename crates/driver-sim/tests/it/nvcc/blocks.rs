@@ -87,3 +87,22 @@ fn scan() {
         assert!(bench.download::<i64>(to, 300).into_iter().eq(wanted));
     }
 }
+
+#[test]
+fn grid_sync() {
+    let x: Vec<u32> = (1..=500).collect();
+    for seed in SEEDS {
+        for is_cooperative in [true, false] {
+            let bench = Bench::new(include_str!("../../nvcc/grid_sync.ptx"), seed);
+            let (dx, partial) = (bench.upload(&x), bench.upload(&[7u32; 8]));
+            let parameters = vec![value(dx), value(partial), value(x.len() as i32)];
+            let (kernel, grid, block) = (c"normalize", [8, 1, 1], [64, 1, 1]);
+            let launch = Launch { kernel, grid, block, shared: 0, parameters };
+            bench.launch_as(launch, is_cooperative);
+            let found = bench.download::<u32>(dx, x.len());
+            let sum: u32 = x.iter().sum();
+            let wanted = x.iter().map(|x| if is_cooperative { sum / x } else { u32::MAX });
+            assert!(found.into_iter().eq(wanted), "seed {seed}, cooperative {is_cooperative}");
+        }
+    }
+}
