@@ -244,6 +244,7 @@ rules! {
     ModuleFolder = "module.folder",
     ModuleIsa = "module.isa",
     ModuleLibrary = "module.library",
+    ModuleNoBinary = "module.no_binary",
     ModuleNoImage = "module.no_image",
     ModuleTarget = "module.target",
     ModuleText = "module.text",

@@ -6,12 +6,13 @@
 use std::ffi::c_void;
 use std::io::Read as _;
 
-use retrograph_ptx::SmTarget;
+use retrograph_driver_sys::CUresult;
+use retrograph_ptx::{ImageForm, Reach, SmTarget};
 
 use super::images::LoadFailure;
 use crate::argument::In;
 use crate::config::Config;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Rule, refuse};
 
 /// The first bytes of a fat binary.
 pub(super) const MAGIC: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
@@ -26,8 +27,12 @@ const WRAPPER: usize = 16;
 const HEADER: usize = 16;
 /// Bytes of the header of an entry up to the end of its target.
 const ENTRY: u64 = 32;
-/// The kind of an entry with PTX.
+/// The kinds of entries with PTX and with machine code.
 const PTX: u64 = 1;
+const CODE: u64 = 2;
+/// Flags of entries for a target such as sm_90a, and for one such as sm_100f.
+const ARCH_SPECIFIC: u64 = 0x10_0000;
+const FAMILY_SPECIFIC: u64 = 0x20_0000;
 /// Flags of compressed entries.
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
@@ -36,6 +41,9 @@ const MAX_IMAGE: u64 = 1 << 30;
 /// The maximum size of all PTX that is decompressed for one image. A Zstandard decoder holds a
 /// window of up to 128 MiB in addition.
 const MAX_TEXT: u64 = 1 << 28;
+/// No image runs on the device.
+pub(super) const NO_BINARY: Refusal =
+    refuse(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, Rule::ModuleNoBinary);
 /// The number of unusable entries that a message lists.
 const MAX_LISTED: usize = 16;
 
@@ -80,6 +88,18 @@ impl<'a> Entry<'a> {
         Ok((Self { header, payload, kind, target }, rest))
     }
 
+    /// Whether machine code runs on a device.
+    fn code_runs_on(&self, device: SmTarget) -> Result<bool, LoadFailure> {
+        let flags = number(self.header, 40, 8)?;
+        let reach = match (flags & ARCH_SPECIFIC, flags & FAMILY_SPECIFIC) {
+            (0, 0) => Reach::Forward,
+            (0, _) => Reach::FamilySpecific,
+            _ => Reach::ArchSpecific,
+        };
+        let target = u32::try_from(self.target).map(|number| SmTarget { number, reach });
+        Ok(target.is_ok_and(|target| target.require(ImageForm::Cubin, device).is_ok()))
+    }
+
     /// The text of PTX. Decompressed bytes are taken from a budget.
     fn text(&self, budget: &mut u64) -> Result<String, LoadFailure> {
         let flags = number(self.header, 40, 8)?;
@@ -98,9 +118,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The PTX of a fat binary for the newest target that runs on the devices of a machine.
+/// The PTX of a fat binary for the newest target that runs on the devices of a machine. Of several
+/// for one number, it is the most specific one, as recorded on an H200.
 pub(super) fn ptx_for(fatbin: &[u8], config: &Config) -> Result<String, LoadFailure> {
     let (major, minor) = config.compute_capability;
+    let device = SmTarget::of_device(major, minor);
     check_version(number(fatbin, 4, 2)?)?;
     let header = number(fatbin, 6, 2)?;
     if header < HEADER as u64 {
@@ -108,22 +130,30 @@ pub(super) fn ptx_for(fatbin: &[u8], config: &Config) -> Result<String, LoadFail
     }
     let (_, images) = split(fatbin, header)?;
     let (mut rest, _) = split(images, number(fatbin, 8, 8)?)?;
-    let (mut found, mut others, mut budget) = (None::<(u32, String)>, Vec::new(), MAX_TEXT);
+    let (mut found, mut budget) = (None::<(SmTarget, String)>, MAX_TEXT);
+    // Whether a real driver may find code for the device.
+    let (mut others, mut may_run) = (Vec::new(), rest.is_empty());
     while !rest.is_empty() {
         let (entry, after) = Entry::split(rest)?;
         rest = after;
         let other = if entry.kind != PTX {
+            may_run |= entry.kind != CODE || entry.code_runs_on(device)?;
             format!("machine code for sm_{}", entry.target)
-        } else if found.as_ref().is_some_and(|(best, _)| entry.target <= u64::from(*best)) {
+        } else if found.as_ref().is_some_and(|(best, _)| entry.target < u64::from(best.number)) {
             continue;
         } else {
             let text = entry.text(&mut budget)?;
-            match target(&text).filter(|target| target.runs_on(major, minor)) {
-                Some(target) => {
-                    found = Some((target.number, text));
+            match target(&text) {
+                Some(target) if target.runs_on(major, minor) => {
+                    if found.as_ref().is_none_or(|(best, _)| rank(*best) < rank(target)) {
+                        found = Some((target, text));
+                    }
                     continue;
                 }
-                None => format!("PTX for sm_{}", entry.target),
+                target => {
+                    may_run |= target.is_none();
+                    format!("PTX for sm_{}", entry.target)
+                }
             }
         };
         if others.len() < MAX_LISTED && !others.contains(&other) {
@@ -131,12 +161,26 @@ pub(super) fn ptx_for(fatbin: &[u8], config: &Config) -> Result<String, LoadFail
         }
     }
     found.map(|(_, text)| text).ok_or_else(|| {
+        let others = others.join(", ");
+        let (refusal, message) = match may_run {
+            true => (Refusal::UNSUPPORTED, "cannot be simulated"),
+            false => (NO_BINARY, "does not run on it"),
+        };
         let message = format!(
-            "a fat binary without PTX for a device {major}.{minor} cannot be simulated; it has {}",
-            others.join(", ")
+            "a fat binary without PTX for a device {major}.{minor} {message}; it has {others}"
         );
-        LoadFailure::new(Refusal::UNSUPPORTED, message)
+        LoadFailure::new(refusal, message)
     })
+}
+
+/// The order in which the driver prefers PTX.
+fn rank(target: SmTarget) -> (u32, u32) {
+    let reach = match target.reach {
+        Reach::Forward => 0,
+        Reach::FamilySpecific => 1,
+        Reach::ArchSpecific => 2,
+    };
+    (target.number, reach)
 }
 
 fn check_version(version: u64) -> Result<(), LoadFailure> {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
+use super::fatbin::NO_BINARY;
+use super::images::LoadFailure;
 use crate::argument::{Call, In, Out};
 use crate::globals::Globals;
 use crate::image::Image;
@@ -34,9 +36,7 @@ impl State {
     ) -> Call {
         let options =
             Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
-        self.load_library(library, options, |state| {
-            state.image_text(image).map_err(|failure| state.failed(failure))
-        })
+        self.load_library(library, options, |state| Ok(state.image_text(image)))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
@@ -53,9 +53,7 @@ impl State {
     ) -> Call {
         let options =
             Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
-        self.load_library(library, options, |state| {
-            state.file_text(&path.text()?).map_err(|failure| state.failed(failure))
-        })
+        self.load_library(library, options, |state| Ok(state.file_text(&path.text()?)))
     }
 
     /// Checks the options of a load and stores the PTX, which is compiled on first use.
@@ -63,7 +61,7 @@ impl State {
         &mut self,
         library: Out<CUlibrary>,
         options: Options,
-        read: impl FnOnce(&mut Self) -> Result<String, Refusal>,
+        read: impl FnOnce(&mut Self) -> Result<Result<String, LoadFailure>, Refusal>,
     ) -> Call {
         library.require()?;
         let (count, names, values) = options.jit;
@@ -71,7 +69,11 @@ impl State {
         if options.library_options.is_null() && options.library_count > 0 {
             return Err(self.undefined("options of a library are read through null"));
         }
-        let text = read(self)?.into();
+        let text = match read(self)? {
+            // The driver says so on first use.
+            Err(failure) if failure.refusal == NO_BINARY => Err(failure),
+            read => Ok(read.map_err(|failure| self.failed(failure))?.into()),
+        };
         let handle: CUlibrary = self.handle();
         let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
         let library_of =
@@ -97,8 +99,9 @@ impl State {
         if let Some(image) = &found.image {
             return Ok(Arc::clone(image));
         }
-        let text = Arc::clone(&found.text);
-        let image = self.parse_complete(&text).map_err(|failure| self.failed(failure))?;
+        let image = found.text.clone();
+        let image = image.and_then(|text: Arc<str>| self.parse_complete(&text));
+        let image = image.map_err(|failure| self.failed(failure))?;
         Ok(Arc::clone(self.library(library)?.image.insert(image)))
     }
 

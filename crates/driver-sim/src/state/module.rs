@@ -8,7 +8,7 @@ use retrograph_driver_sys::{CUfunction, CUkernel, CUlibrary, CUmodule};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx_exec::Program;
 
-use crate::api::LegacyLaunch;
+use crate::api::{LegacyLaunch, LoadFailure};
 use crate::globals::Globals;
 use crate::image::{Image, Programs};
 
@@ -54,8 +54,8 @@ pub(crate) struct Function {
 
 /// A library: an image that is loaded as a module in each context that uses it.
 pub(crate) struct Library {
-    /// The PTX, compiled when a context first needs it.
-    pub(crate) text: Arc<str>,
+    /// The PTX, compiled when a context first needs it, or why there is none for the devices.
+    pub(crate) text: Result<Arc<str>, LoadFailure>,
     /// The parsed PTX, after the first use.
     pub(crate) image: Option<Arc<Image>>,
     /// Modules by the index of their context among the devices.

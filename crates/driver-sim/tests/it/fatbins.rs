@@ -14,10 +14,13 @@ const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 const PLAIN: u64 = 0x11;
 const LZ4: u64 = 0x2011;
 const ZSTD: u64 = 0x8011;
+/// Code for exactly one compute capability, and for its family.
+const ARCH_SPECIFIC: u64 = 0x10_0011;
+const FAMILY_SPECIFIC: u64 = 0x120_0011;
 const MACHINE_CODE: u16 = 2;
 
-/// PTX for a target with one kernel of this name.
-fn ptx(target: u32, kernel: &str) -> Vec<u8> {
+/// PTX for a target, such as 90 or `90a`, with one kernel of this name.
+fn ptx(target: impl std::fmt::Display, kernel: &str) -> Vec<u8> {
     format!(
         ".version 8.0\n.target sm_{target}\n.address_size 64\n\
          .visible .entry {kernel}()\n{{\nret;\n}}\n"
@@ -86,6 +89,49 @@ fn ptx_for_the_newest_target_that_runs_is_taken() {
     assert_eq!(load(&fatbin(&entries[..1])).as_deref(), Ok("older"));
     assert_eq!(load(&fatbin(&entries[2..])), Err(UNSUPPORTED));
     assert_eq!(load(&fatbin(&[])), Err(UNSUPPORTED));
+}
+
+#[test]
+fn the_most_specific_ptx_for_a_device_is_taken() {
+    let of_arch = |target: u32| {
+        let text = ptx(format!("{target}a"), &format!("exact_{target}"));
+        entry(1, target, ARCH_SPECIFIC, &text, 0)
+    };
+    let forward = |target: u32| plain(target, &format!("forward_{target}"));
+    // Every order, since the driver does not take the first one.
+    for entries in [[forward(90), of_arch(90)], [of_arch(90), forward(90)]] {
+        assert_eq!(load(&fatbin(&entries)).as_deref(), Ok("exact_90"));
+    }
+    // PTX for another exact target does not run, not even on later devices.
+    for entries in [[forward(80), of_arch(89)], [of_arch(100), forward(80)]] {
+        assert_eq!(load(&fatbin(&entries)).as_deref(), Ok("forward_80"));
+    }
+}
+
+#[test]
+fn an_image_without_code_for_the_device_is_refused_as_by_the_driver() {
+    let code = |target, flags| entry(MACHINE_CODE, target, flags, b"\x7fELF", 0);
+    // Machine code runs within a major version, from its minor version on.
+    for other in [code(80, PLAIN), code(100, PLAIN), code(103, ARCH_SPECIFIC), plain(100, "later")]
+    {
+        assert_eq!(load(&fatbin(&[other])), Err(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU));
+    }
+    for ours in [code(90, PLAIN), code(90, ARCH_SPECIFIC), code(90, FAMILY_SPECIFIC)] {
+        assert_eq!(load(&fatbin(&[plain(100, "later"), ours])), Err(UNSUPPORTED));
+    }
+    let unknown = entry(1, 90, PLAIN, b".version 8.0\n.target unknown\n", 0);
+    assert_eq!(load(&fatbin(&[unknown])), Err(UNSUPPORTED));
+    // Libraries report it when they are used.
+    let (machine, mut library, mut module) = (Machine::new(), CUlibrary::NULL, CUmodule::NULL);
+    let (image, none) = (fatbin(&[plain(100, "later")]), null_mut());
+    let at = image.as_ptr().cast();
+    let code = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, at, none, null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(code, SUCCESS);
+    let code = cu!(machine, cuLibraryGetModule(&mut module, library));
+    assert_eq!(code, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
 #[test]

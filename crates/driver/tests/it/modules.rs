@@ -56,14 +56,21 @@ fn a_fatbin_with_ptx_is_loaded() {
 
 #[test]
 fn a_simulated_driver_refuses_machine_code_itself() {
-    let Device { context, .. } = device_of(&simulated(Config::default()));
-    for (code, reason) in [
-        (empty_cubin().to_vec(), "cubins cannot be simulated"),
-        (fatbin(EntryKind::MachineCode, &empty_cubin()), "it has machine code for sm_75"),
+    let fatbin = fatbin(EntryKind::MachineCode, &empty_cubin());
+    let (of_fatbin, unsupported) =
+        ("it has machine code for sm_75", CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    for (compute_capability, code, reason, expected) in [
+        ((7, 5), empty_cubin().to_vec(), "cubins cannot be simulated", unsupported),
+        ((7, 5), fatbin.clone(), of_fatbin, unsupported),
+        // As on hardware.
+        ((9, 0), fatbin, of_fatbin, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
     ] {
+        let mut config = Config::default();
+        config.compute_capability = compute_capability;
+        let Device { context, .. } = device_of(&simulated(config));
         let error = Module::load_code(&context, &code).unwrap_err();
         let Error::Call(call) = &error.error else { panic!("{error}") };
-        assert_eq!(call.code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        assert_eq!(call.code, expected);
         assert!(error.is_of_image() && error.log.contains(reason), "{error}");
     }
 }
