@@ -201,7 +201,8 @@ impl State {
     }
 
     /// Writes edges in the format of the driver. Without a buffer for edge data, the call fails at
-    /// the first edge that is not a full dependency; earlier edges stay written.
+    /// the first edge that is not a full dependency; earlier edges stay written. Places after the
+    /// edges become null, also then.
     fn put_edges(&mut self, edges: &[Edge], places: &EdgeBuffers) -> Call {
         let EdgeBuffers { from, to, data, count } = *places;
         if from.is_null() && to.is_null() {
@@ -214,6 +215,13 @@ impl State {
         if capacity == 0 {
             return Err(invalid(Rule::GraphNoRoom));
         }
+        for index in edges.len()..capacity {
+            from.write_at_unless_null(index, CUgraphNode::NULL);
+            to.write_at_unless_null(index, CUgraphNode::NULL);
+            if !from.is_null() && !to.is_null() {
+                data.write_at_unless_null(index, FULL);
+            }
+        }
         for (index, (start, end, kind)) in edges.iter().take(capacity).enumerate() {
             let is_lost = data.is_null() && *kind != FULL;
             let has_both = !from.is_null() && !to.is_null();
@@ -225,13 +233,6 @@ impl State {
             data.write_at_unless_null(index, *kind);
             if is_lost {
                 return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, Rule::GraphLossy));
-            }
-        }
-        for index in edges.len()..capacity {
-            from.write_at_unless_null(index, CUgraphNode::NULL);
-            to.write_at_unless_null(index, CUgraphNode::NULL);
-            if !from.is_null() && !to.is_null() {
-                data.write_at_unless_null(index, FULL);
             }
         }
         count.write(edges.len().min(capacity))
