@@ -56,7 +56,11 @@ pub(super) unsafe fn attributes_of(context: &Context, node: Node) -> Result<Laun
         unsafe { call!(context, cuGraphKernelNodeGetAttribute(raw, attribute, &mut value)) }?;
         Ok(value)
     };
-    let cluster = read(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?;
+    // Older devices have no clusters.
+    let cluster = match context.compute_capability() >= (9, 0) {
+        true => read(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)?,
+        false => CUlaunchAttributeValue::default(),
+    };
     let cooperative = read(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)?;
     // SAFETY: the driver wrote these fields, and zeros are valid in each.
     let (cluster, cooperative) = unsafe { (cluster.clusterDim, cooperative.cooperative) };

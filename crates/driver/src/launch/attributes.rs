@@ -97,9 +97,10 @@ impl LaunchAttributes {
         *self == Self::new()
     }
 
-    /// The attributes that nodes report: not the preferred carve-out, and a programmatic edge is no
-    /// attribute of its node.
-    pub(crate) fn of_nodes(self) -> Self {
+    /// The attributes that a graph node reports
+    /// ([`Graph::launch_attributes`](crate::Graph::launch_attributes)): not the preferred
+    /// carve-out, and a programmatic edge is no attribute of its node.
+    pub const fn of_nodes(self) -> Self {
         Self { shared_carveout: None, ..self.full_stream_serialization() }
     }
 

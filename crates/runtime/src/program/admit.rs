@@ -32,8 +32,11 @@ pub enum AdmitError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// The parameters of a node differ from its operation: the graph contains a varying value.
-    #[error("the node of `{operation}` does not hold the parameters of its operation")]
+    /// The parameters of a node differ from its operation: the graph contains a varying value. Or
+    /// its launch attributes differ.
+    #[error(
+        "the node of `{operation}` has other parameters or launch attributes than its operation"
+    )]
     NodeDiffers {
         /// The operation.
         operation: String,
@@ -97,8 +100,9 @@ impl Program {
     /// Checks that no varying value is part of a node, and that replay equals eager, bit for bit.
     ///
     /// The graph is built twice, the second time with every bit of the control block flipped. The
-    /// parameters of each node are read back and compared with its operation; nodes of
-    /// library calls are compared between the two builds. Then one step runs with the program's own
+    /// parameters and launch attributes of each node are read back and compared with its operation;
+    /// nodes of library calls are compared between the two builds. The preferred carve-out is not
+    /// compared, since it affects no results. Then one step runs with the program's own
     /// strategy and one eagerly, from the same state and with all transients NaN, and all results
     /// are compared bit for bit. The state is restored afterwards.
     ///
@@ -151,12 +155,17 @@ impl Program {
         Ok(self.template(strategy, stream)?)
     }
 
-    /// Checks the parameters of each node except library calls.
+    /// Checks the parameters and launch attributes of each node except library calls.
     fn check_nodes(&self, template: &Template) -> Result<(), AdmitError> {
         for (step, group) in self.sequence.steps.iter().zip(&template.groups) {
-            if let (Some(expected), [node]) = (expected_of(step), group.as_slice())
-                && !holds(&expected, &template.graph.node_params(*node)?)
-            {
+            let (Some(expected), [node]) = (expected_of(step), group.as_slice()) else { continue };
+            let has_attributes = match &step.command {
+                Command::Launch(launch) => {
+                    template.graph.launch_attributes(*node)? == launch.attributes.of_nodes()
+                }
+                _ => true,
+            };
+            if !has_attributes || !holds(&expected, &template.graph.node_params(*node)?) {
                 return Err(AdmitError::NodeDiffers { operation: step.name.clone() });
             }
         }
@@ -177,6 +186,12 @@ impl Program {
             for (first, second) in first.iter().zip(second) {
                 let contents = [one.graph.node_params(*first)?, other.graph.node_params(*second)?];
                 match contents {
+                    [Ok(NodeParams::Kernel(a)), Ok(NodeParams::Kernel(b))] if a == b => {
+                        let attributes = one.graph.launch_attributes(*first)?;
+                        if attributes != other.graph.launch_attributes(*second)? {
+                            return Err(varies());
+                        }
+                    }
                     [Ok(first), Ok(second)] if first == second => {}
                     [Ok(_), Ok(_)] => return Err(varies()),
                     [Err(reason), _] | [_, Err(reason)] => {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use retrograph_driver::{KernelArguments, KernelLaunch, LaunchAttributes, LaunchGeometry, Module};
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::CUresult;
 use retrograph_runtime::{
@@ -225,6 +226,37 @@ fn admission_finds_values_that_a_library_bakes_in() {
         matches!(&error, AdmitError::LibraryVaries { operation } if operation == "counting"),
         "{error}"
     );
+}
+
+#[test]
+fn admission_finds_launch_attributes_that_differ_between_captures() {
+    let device = device();
+    let ptx = ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry nothing() { ret; }";
+    for varies in [false, true] {
+        let module = Module::load_ptx(&device.context, ptx).unwrap();
+        let (nothing, calls) = (module.function("nothing").unwrap(), AtomicU32::new(0));
+        let launching = LibraryCall::new("launching", move |scope| {
+            copy(scope)?;
+            let is_odd = calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;
+            let attributes = match varies && is_odd {
+                true => LaunchAttributes::new().cooperative(),
+                false => LaunchAttributes::new(),
+            };
+            let (geometry, none) = (LaunchGeometry::linear(1, 32), KernelArguments::new());
+            let launch = KernelLaunch::new(&nothing, geometry, &none).with(attributes);
+            // SAFETY: the kernel accesses no memory.
+            unsafe { scope.stream().launch(&launch) }
+        });
+        let mixed = Mixed::new(&device, launching);
+        let (mut program, _) = mixed.build(&device, Policy::Hybrid).unwrap();
+        match program.admit(&device.stream, &mixed.controls()) {
+            Ok(_) if !varies => {}
+            Err(AdmitError::LibraryVaries { operation }) if varies => {
+                assert_eq!(operation, "launching");
+            }
+            other => panic!("{varies}: {other:?}"),
+        }
+    }
 }
 
 #[test]

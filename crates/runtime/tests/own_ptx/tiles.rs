@@ -1,8 +1,12 @@
 //! Own kernels that copy tiles by TMA, with the launch attributes of every strategy.
 
-use retrograph_driver_sim::Config;
+use std::sync::Arc;
+
+use retrograph_driver::{Driver, Origin};
+use retrograph_driver_sim::{Config, Simulator};
+use retrograph_driver_sys::{CUgraphNode, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult};
 use retrograph_runtime::{
-    Argument, Bindings, BuildError, CustomImage, CustomLaunch, DeviceBuffer, Error,
+    AdmitError, Argument, Bindings, BuildError, CustomImage, CustomLaunch, DeviceBuffer, Error,
     LaunchAttributes, LaunchGeometry, ModuleCache, NodeKind, Pass, Policy, Program, Slice,
     TensorMapLayout, TensorMapSwizzle, TensorMapType,
 };
@@ -253,6 +257,48 @@ fn own_ptx_has_its_attributes_with_every_strategy() {
         for policy in [Policy::Auto, Policy::Eager, Policy::Manual, Policy::Hybrid, Policy::Capture]
         {
             tiles.check(&device, policy);
+        }
+    }
+}
+
+/// The call of a driver that ignores the attributes of nodes.
+unsafe extern "C" fn ignored(
+    _node: CUgraphNode,
+    _attribute: CUlaunchAttributeID,
+    _value: *const CUlaunchAttributeValue,
+) -> CUresult {
+    CUresult::CUDA_SUCCESS
+}
+
+#[test]
+fn admission_finds_nodes_without_the_attributes_of_their_operation() {
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let mut table = *simulator.table();
+    table.cuGraphKernelNodeSetAttribute = ignored;
+    // SAFETY: the simulator implements the driver's functions and is kept as long as the driver;
+    // the replaced function has no effect.
+    let driver = unsafe { Driver::from_table(table, Origin::Simulated, Some(simulator)) }.unwrap();
+    let device = device_of(&driver);
+    for (attributes, is_admitted) in
+        [(LaunchAttributes::new(), true), (LaunchAttributes::new().cooperative(), false)]
+    {
+        let tiles = Tiles::new(layout(2, TensorMapSwizzle::None), attributes);
+        let modules =
+            ModuleCache::new(&device.context).prewarm(&tiles.pass.requirements(), |_| ()).unwrap();
+        let numbers = |len: usize| DeviceBuffer::<u32>::zeroed(&device.context, len).unwrap();
+        let (from, to) = (numbers(tiles.from.len()), numbers(tiles.to.len()));
+        let ranks = numbers(tiles.ranks.len());
+        let mut bindings = Bindings::new();
+        bindings.bind(tiles.from, &from).bind(tiles.to, &to).bind(tiles.ranks, &ranks);
+        let policy = Policy::Manual;
+        let mut program =
+            Program::build(&device.stream, &modules, &tiles.pass, &bindings, policy).unwrap();
+        match program.admit(&device.stream, &tiles.pass.controls()) {
+            Ok(_) if is_admitted => {}
+            Err(AdmitError::NodeDiffers { operation }) if !is_admitted => {
+                assert_eq!(operation, "tile");
+            }
+            other => panic!("{attributes:?}: {other:?}"),
         }
     }
 }
