@@ -39,11 +39,16 @@ struct Image {
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(packaged)");
     let folder = |name| PathBuf::from(env::var_os(name).expect("cargo sets it for build scripts"));
     let manifest = folder("CARGO_MANIFEST_DIR");
     let packed = manifest.join("images");
     // Only packages have this manifest. In a checkout, `images` may be older than the sources.
     let is_package = manifest.join("Cargo.toml.orig").exists();
+    if is_package {
+        // Tests have their own copy of what they need of `retrograph-test-support`.
+        println!("cargo::rustc-cfg=packaged");
+    }
     let out = if is_package && packed.exists() { packed } else { generate(folder("OUT_DIR"))? };
     println!("cargo::rustc-env=RETROGRAPH_KERNEL_IMAGES={}", out.display());
     Ok(())

@@ -12,6 +12,10 @@ use serde::Deserialize;
 use crate::examples;
 use crate::workspace::{check, command, output, own_profiles, profiles, root, target_dir};
 
+/// Packages that leave out their folder `tests`, since it needs models and other files of the
+/// repository.
+const WITHOUT_TESTS: [&str; 2] = ["retrograph", "retrograph-finetune"];
+
 /// A package of the workspace that is published.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
@@ -95,9 +99,19 @@ pub(crate) fn publish_dry() -> anyhow::Result<()> {
 }
 
 /// Runs the tests in the archives: unit tests and documentation of all packages, and the folder
-/// `tests` of those that need no package that is not published.
+/// `tests` of those that publish it.
 pub(crate) fn archive_tests() -> anyhow::Result<()> {
-    let directory = unpack(&published()?)?;
+    let packages = published()?;
+    let directory = unpack(&packages)?;
+    for package in &packages {
+        let has_tests = directory.join(package.id()).join("tests").is_dir();
+        let is_expected =
+            package.folder().join("tests").is_dir() && !WITHOUT_TESTS.contains(&&*package.name);
+        if has_tests != is_expected {
+            let found = if has_tests { "has a" } else { "lacks the" };
+            anyhow::bail!("the archive of {} {found} folder `tests`", package.name);
+        }
+    }
     let mut tests = command("cargo", &["test", "--workspace"]);
     tests.args(own_profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
     check(tests)

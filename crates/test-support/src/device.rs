@@ -126,7 +126,7 @@ pub fn two_devices() -> [Device; 2] {
                 "SKIPPED on the GPU, since there is only one: running on two simulated devices"
             );
         }
-        simulated(crate::with(Config::default(), |it| it.devices = 2))
+        simulated(super::with(Config::default(), |it| it.devices = 2))
     });
     two_devices_of(&driver)
 }

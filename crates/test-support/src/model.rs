@@ -1,6 +1,6 @@
 //! Parts of a language model in `f64`, for references. Compiled with optimization, unlike tests.
 
-use crate::reference::{add, dot, product};
+use super::reference::{add, dot, product};
 
 /// A token's vector.
 pub type Row = Vec<f64>;

@@ -6,7 +6,7 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
-const PAGE: &str = include_str!("../../../../docs/gemm.md");
+const PAGE: &str = include_str!("../../../docs/gemm.md");
 /// Rows of the columns of the table.
 const ROWS: [usize; 3] = [512, 2048, 4096];
 

@@ -7,7 +7,7 @@ use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, MemoryPool, P
 use retrograph_driver_sim::Config;
 
 use crate::device::{Device, capture_fill, device, device_of, simulated};
-use retrograph_test_support::with;
+use crate::support::with;
 
 #[test]
 fn uploads_and_downloads_round_trip() {

@@ -10,7 +10,7 @@ use retrograph_driver_sys::CUDA_MEMCPY3D;
 
 use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, load};
-use retrograph_test_support::with;
+use crate::support::with;
 
 /// A fill of one whole buffer.
 fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> MemsetParams {

@@ -15,7 +15,9 @@ mod lost_context;
 mod modules;
 mod scalars;
 mod streams;
+#[path = "../support/mod.rs"]
+mod support;
 mod threads;
 mod two_devices;
 
-use retrograph_test_support::{device, fatbin, ptx};
+use support::{device, fatbin, ptx};

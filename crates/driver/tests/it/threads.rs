@@ -1,8 +1,7 @@
 //! `Send` and `Sync` of every public type.
 
+use crate::support::thread_safety::{assert_complete, assert_threads};
 use retrograph_driver::*;
-use retrograph_test_support::assert_threads;
-use retrograph_test_support::threads::assert_complete;
 
 assert_threads! {
     // Any thread may use them, several at a time.

@@ -10,7 +10,7 @@ use retrograph_driver::{
 use retrograph_driver_sim::{Config, Simulator};
 
 use crate::device::{Device, device_of, driver_of, two_devices};
-use retrograph_test_support::with;
+use crate::support::with;
 
 /// Captures a fill on `stream` after `meanwhile`, replays it and checks that it has run.
 fn capture_after(stream: &Stream, meanwhile: impl FnOnce(&mut Capturing<'_>)) {

@@ -5,13 +5,15 @@
 #[path = "../../src/locks/capture_lock.rs"]
 #[allow(dead_code, reason = "the models do not call everything")]
 mod capture_lock;
+#[path = "../support/locks.rs"]
+#[allow(dead_code, unreachable_pub, reason = "other models use the rest")]
+mod sync;
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use capture_lock::CaptureLock;
-use retrograph_test_support::locks as sync;
 
 /// A device with captures and releases.
 #[derive(Default)]

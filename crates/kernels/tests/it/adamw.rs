@@ -1,10 +1,10 @@
 //! AdamW and its schedule.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{AdamW, AdamWTensor, ClipGrads, Decay, LrSchedule, TensorView};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
 

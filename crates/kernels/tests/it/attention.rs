@@ -1,12 +1,12 @@
 //! The matrix products of attention against their references and finite differences.
 
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 use retrograph_kernels::attention::reference::unfused::{grad_values, scores, values};
 use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
     AttentionShape, AttentionValues,
 };
 use retrograph_kernels::{FoundSizes, KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

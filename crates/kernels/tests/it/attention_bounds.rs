@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::attention::{first_keys, query_ends};
 use retrograph_kernels::ops::{AttentionBounds, DType, FusedAttention};
 use retrograph_kernels::{KernelError, SmTarget, View};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::fused_attention_case::{Case, FORMS, Results, is_supported, shape};
 use crate::harness::Device;

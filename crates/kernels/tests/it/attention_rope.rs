@@ -1,11 +1,11 @@
 //! Gradients of fused attention that are rotated back by RoPE.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionRope, DType, FusedAttentionGradKv, FusedAttentionGradQ,
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, SmTarget, View};
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::fused_attention_case::{Case, RopeCase, shape};
 use crate::harness::Device;

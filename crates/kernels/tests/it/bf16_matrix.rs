@@ -1,9 +1,9 @@
 //! Operands and results of products in bf16.
 
+use crate::support::numbers::Data;
+use crate::support::reference::{bf16_bits, not_rounded};
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_test_support::numbers::Data;
-use retrograph_test_support::reference::{bf16_bits, not_rounded};
 
 use crate::gemm_case::{Tile, to_bf16};
 use crate::harness::Device;

@@ -1,5 +1,6 @@
 //! Attention over a cache against its reference, for one new token and for several.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
@@ -8,7 +9,6 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;

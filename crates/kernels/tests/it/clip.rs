@@ -1,12 +1,12 @@
 //! Clipping by the global norm: squared sums, factor, guard and scaling.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{
     ClipFactor, ClipGrads, GradNormPartials, Guard, grad_norm_partials_len,
 };
 use retrograph_kernels::optimizer::reference::clip::{clip, clip_factor};
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
 

@@ -1,12 +1,12 @@
 //! Cross-entropy and its gradient against their references.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
 use retrograph_kernels::{Dispatch, KernelError, Launch, TensorView};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::elementwise::rounds;
 use crate::harness::Device;

@@ -1,5 +1,6 @@
 //! Decode attention from the projections on: LoRA updates, norms, RoPE, the cache append.
 
+use crate::support::numbers::{Data, Tolerance, all_nan, doubles, filled, same_bits};
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
@@ -8,7 +9,6 @@ use retrograph_kernels::ops::{
     QkNormRope, QkvProjection, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
-use retrograph_test_support::numbers::{Data, Tolerance, all_nan, doubles, filled, same_bits};
 
 use crate::cache::{TOLERANCE, shape};
 use crate::gemm_case::{Format, rounded};

@@ -1,5 +1,6 @@
 //! The kernels of DoRA against references in f64 and finite differences.
 
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 use half::bf16;
 use half::slice::HalfFloatSliceExt as _;
 use retrograph_kernels::lora::reference;
@@ -7,7 +8,6 @@ use retrograph_kernels::ops::{
     ColumnSum, DoraNorms, DoraScale, DoraScaleBackward, DoraScaleShape, Output, TensorView,
 };
 use retrograph_kernels::{Access, Argument, KernelError, View};
-use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{UNIT, within};
 use crate::harness::{Device, UNWRITTEN};

@@ -1,9 +1,9 @@
 //! Dropout against its reference, and its statistics.
 
+use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::dropout::keeps;
 use retrograph_kernels::ops::Dropout;
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::harness::Device;
 

@@ -1,5 +1,6 @@
 //! SiLU, SwiGLU, their backward passes and addition against their references.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::silu::{
     silu, silu_backward, swiglu, swiglu_backward,
@@ -8,7 +9,6 @@ use retrograph_kernels::ops::{
     Add, Cast, GatedActivation, Glu, GluBackward, Output, RmsNorm, Silu, SiluBackward, TensorView,
 };
 use retrograph_kernels::{DType, KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::harness::Device;
 

@@ -1,8 +1,8 @@
 //! Embedding and its backward pass.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::embedding::reference::{embedding, embedding_backward};
 use retrograph_kernels::ops::{Embedding, EmbeddingBackward};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;

@@ -1,5 +1,6 @@
 //! Fused attention and its gradients against their references and finite differences.
 
+use crate::support::numbers::{Data, differences, same_bits};
 use half::{bf16, f16};
 use retrograph_kernels::attention::first_keys;
 use retrograph_kernels::ops::{
@@ -7,7 +8,6 @@ use retrograph_kernels::ops::{
     FusedAttentionGradKv, FusedAttentionGradQ, SplitMatrix,
 };
 use retrograph_kernels::{FoundSizes, KernelError, SmTarget, View};
-use retrograph_test_support::numbers::{Data, differences, same_bits};
 
 use crate::bounds::within;
 use crate::fused_attention_case::{Case, FORMS, is_supported, shape};

@@ -1,5 +1,7 @@
 //! One problem of fused attention: its operands, its results, and their error bounds.
 
+use crate::support::numbers::{Data, doubles};
+use crate::support::reference::{add, dot, not_rounded};
 use half::{bf16, f16};
 use retrograph_kernels::View;
 use retrograph_kernels::attention::reference::forward::CausalAttention;
@@ -9,8 +11,6 @@ use retrograph_kernels::ops::{
     AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
     Split, SplitKSum, SplitMatrix, TensorView,
 };
-use retrograph_test_support::numbers::{Data, doubles};
-use retrograph_test_support::reference::{add, dot, not_rounded};
 
 use crate::bounds::within;
 use crate::gemm_case::{rounded, to_bf16};

@@ -2,12 +2,12 @@
 
 use std::f64::consts::PI;
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::gelu::{
     geglu, geglu_backward, gelu, gelu_derivative,
 };
 use retrograph_kernels::ops::{GatedActivation, Glu, GluBackward};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles};
 
 use crate::elementwise::{
     Bf16, EDGES, F32, Gate, LENGTHS, gated_from_bf16_is_within_its_bound, run,

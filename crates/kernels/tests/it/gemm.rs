@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 use retrograph_kernels::gemm::reference as gemm;
-use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::within;
 use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tile_of};

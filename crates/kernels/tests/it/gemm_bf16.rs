@@ -1,8 +1,8 @@
 //! GEMMs in bf16, and GEMMs with bf16 and NF4 weights, in every tile.
 
+use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, SplitKSum};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{BF16_TILES, Case, Format, OPS, Op, rounded, shape};
 use crate::harness::Device;

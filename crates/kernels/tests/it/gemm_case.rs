@@ -1,5 +1,7 @@
 //! One GEMM of a linear layer: its launch and its expected result.
 
+use crate::support::numbers::{doubles, same_bits};
+use crate::support::reference::{bf16_bits, from_bf16_bits};
 use half::bf16;
 use retrograph_kernel_abi::gemm::{
     GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
@@ -8,8 +10,6 @@ use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
-use retrograph_test_support::numbers::{doubles, same_bits};
-use retrograph_test_support::reference::{bf16_bits, from_bf16_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

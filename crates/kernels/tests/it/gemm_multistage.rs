@@ -1,10 +1,10 @@
 //! GEMMs with multistage tiles: f32 split for tensor cores, and bf16.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernel_abi::gemm::Mainloop;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK};
 use retrograph_kernels::{KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{
     BF16_TILES, Case, Format, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles,

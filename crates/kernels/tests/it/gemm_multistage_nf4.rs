@@ -1,11 +1,11 @@
 //! Large GEMMs of bf16 activations and NF4 weights, which are decoded into the stages.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{
     DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, Nf4, Nf4Scales, SplitKSum, TensorView,
 };
 use retrograph_kernels::{KernelError, SmTarget};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{
     BF16_TILES, Case, Format, Op, geometry, multistage_nf4_tiles, rounded, shape,

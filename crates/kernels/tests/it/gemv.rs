@@ -1,8 +1,8 @@
 //! GEMV against the reference of a product with one row.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::Dispatch;
 use retrograph_kernels::ops::{GemmShape, Gemv};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::gemm_case::Format;

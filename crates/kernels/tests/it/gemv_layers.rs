@@ -1,10 +1,10 @@
 //! Several layers with one input in a launch, with fused norm and gating, against references.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvLayer, GroupedGemv, NormPrologue};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::Format;

@@ -1,5 +1,6 @@
 //! Gated linear units: GEMMs with a SwiGLU or GeGLU epilogue.
 
+use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::{GLU, GLU_BACKWARD};
 use retrograph_kernels::elementwise::reference::gelu::geglu;
 use retrograph_kernels::elementwise::reference::silu::swiglu;
@@ -8,7 +9,6 @@ use retrograph_kernels::ops::{
     GluDgrad, GluFprop,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
-use retrograph_test_support::numbers::Data;
 
 use crate::bf16_matrix::{Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry, shape};

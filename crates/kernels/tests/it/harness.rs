@@ -6,12 +6,12 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
+use crate::support::numbers::filled;
 use half::bf16;
 use retrograph_driver_sim::Diagnostic;
 use retrograph_driver_sys::{CUresult, CUstream};
 use retrograph_kernels::ops::TensorView;
 use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
-use retrograph_test_support::numbers::filled;
 
 use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};

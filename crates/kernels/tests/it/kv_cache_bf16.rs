@@ -1,12 +1,12 @@
 //! bf16 caches: appending, and products that read them.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
+use crate::support::reference::from_bf16_bits;
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
     CacheScores, CacheSoftmax, CacheValues, DType, KvCache, KvCacheAppend, KvCacheShape, TensorView,
 };
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
-use retrograph_test_support::reference::from_bf16_bits;
 
 use crate::cache::{TOLERANCE, scaled, shape};
 use crate::gemm_case::{Format, rounded, to_bf16};

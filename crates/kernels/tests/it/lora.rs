@@ -1,11 +1,11 @@
 //! The products of low-rank adapters against references of whole products.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::ops::{
     ColumnSum, GemmShape, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix,
     LoraShape, LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_kernels::{Access, Argument, KernelError, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

@@ -12,7 +12,6 @@ mod cache;
 mod clip;
 mod cross_entropy;
 mod decode_attention;
-mod documented_tiles;
 mod dora;
 mod dropout;
 mod elementwise;
@@ -59,4 +58,10 @@ mod split_products;
 mod split_rms_norm;
 mod split_swiglu;
 mod step_parameters;
+#[cfg(packaged)]
+mod support;
 mod wgrad_squares;
+
+/// Compiled with optimization, unlike tests.
+#[cfg(not(packaged))]
+use retrograph_test_support as support;

@@ -1,10 +1,10 @@
 //! NF4: the tables against their derivation, codes and scales against their definitions, and
 //! dequantization on the device against the host.
 
+use crate::support::numbers::Data;
 use half::bf16;
 use retrograph_kernels::nf4::{self, BLOCK, BOUNDARIES, NESTED_BLOCK, Nested, VALUES, dynamic_map};
 use retrograph_kernels::ops::{Dequantize, TensorView};
-use retrograph_test_support::numbers::Data;
 use sha2::{Digest, Sha256};
 
 use crate::gemm_case::{Format, rounded};

@@ -2,11 +2,11 @@
 //!
 //! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
 
+use crate::support::numbers::Data;
 use half::bf16;
 use retrograph_driver_sim::Diagnostic;
 use retrograph_kernels::ops::DType;
 use retrograph_kernels::{SmTarget, images};
-use retrograph_test_support::numbers::Data;
 
 use crate::gemm_case::{Case, Format, Op, geometry, multistage_tiles, shape};
 use crate::harness::Device;

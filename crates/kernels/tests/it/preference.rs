@@ -1,8 +1,8 @@
 //! The DPO loss, its derivatives and log-ratios against their references.
 
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use retrograph_kernels::loss::reference::{Preferred, preference};
 use retrograph_kernels::ops::{LogRatios, Preference, ScaleRows};
-use retrograph_test_support::numbers::{Data, Tolerance, doubles, same_bits};
 
 use crate::harness::Device;
 

@@ -1,12 +1,12 @@
 //! Fused attention of new tokens over a cache, against its reference.
 
+use crate::support::model::cap;
+use crate::support::numbers::{Data, doubles, same_bits};
+use crate::support::reference::not_rounded;
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{DType, KvCacheShape, Output, PrefillAttention, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
-use retrograph_test_support::model::cap;
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
-use retrograph_test_support::reference::not_rounded;
 
 use crate::bounds::within;
 use crate::cache::{scaled, shape};

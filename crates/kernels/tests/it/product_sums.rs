@@ -1,9 +1,9 @@
 //! Sums of GEMMs in one launch.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{DType, DgradOperands, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;

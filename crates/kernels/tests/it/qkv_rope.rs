@@ -1,12 +1,12 @@
 //! Queries, keys and values in one launch, with RoPE.
 
+use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::QKV_ROPE;
 use retrograph_kernels::ops::{
     AttentionRope, AttentionShape, DType, Fprop, FpropSum, GemmShape, Output, QkvRopeFprop,
     QkvRopeProjection, Rope, RopeTensor, TensorView, TokenPositions, rope_tables,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
-use retrograph_test_support::numbers::Data;
 
 use crate::bf16_matrix::{GUARD, Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry};

@@ -1,9 +1,9 @@
 //! Column sums and means.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::loss::reference::mean;
 use retrograph_kernels::norm::reference::column_sum::column_sum;
 use retrograph_kernels::ops::{ColumnSum, Mean};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

@@ -1,9 +1,9 @@
 //! RMSNorm, its backward pass and the reduction of the gradient of gamma.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::View;
 use retrograph_kernels::norm::reference::rms_norm::{RmsNormForward, rms_norm, rms_norm_backward};
 use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::harness::Device;
 

@@ -1,9 +1,9 @@
 //! Sums in RMSNorm: the residual add in the forward pass, and gradient sums in the backward pass.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward, TensorView};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::harness::Device;
 

@@ -1,10 +1,10 @@
 //! Rotary position embedding against its reference, its inverse and finite differences.
 
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{Output, Rope, RopeTensor, TokenPositions, rope_tables};
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, View};
-use retrograph_test_support::numbers::{Data, differences, doubles, same_bits};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;

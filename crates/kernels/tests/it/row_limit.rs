@@ -1,12 +1,12 @@
 //! Rows in another order, and products and losses of only the first rows.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{
     CrossEntropy, DType, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, GemmShape, GradLogits,
     IGNORED_TARGET, Output, ReorderRows, Split, TensorView,
 };
 use retrograph_kernels::{Element, KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::cross_entropy::losses_only;
 use crate::gemm_case::{Op, Tile, geometry, multistage_tiles, tiles_of, to_bf16};

@@ -1,8 +1,8 @@
 //! Sampling against its reference.
 
+use crate::support::numbers::{Data, doubles};
 use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
-use retrograph_test_support::numbers::{Data, doubles};
 
 use crate::harness::Device;
 

@@ -1,10 +1,10 @@
 //! Products of few rows, in every form, on tensor cores and by fused multiply-adds.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::ops::{GemmShape, SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnySwiGlu};
 use retrograph_kernels::{Access, Argument, KernelError, Launch, SmTarget};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::rounded;

@@ -1,9 +1,9 @@
 //! Soft-capping and its gradient against their references.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::ops::{Softcap, SoftcapBackward};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles};
 
 use crate::elementwise::{EDGES, F32, LENGTHS, run};
 use crate::harness::Device;

@@ -1,10 +1,10 @@
 //! Softmax and its gradient against their references.
 
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backward};
 use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::problem::RowsProblem;
 use retrograph_kernels::{Dispatch, Launch, Problem, View};
-use retrograph_test_support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 use crate::harness::Device;
 

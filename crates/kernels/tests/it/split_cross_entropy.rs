@@ -1,10 +1,10 @@
 //! Cross-entropy and its gradient, fused with the split into f16 terms.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use half::{bf16, f16};
 use retrograph_kernels::loss::reference::cross_entropy_gradient;
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET, SplitMatrix};
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::cross_entropy::losses_only;
 use crate::harness::Device;

@@ -1,8 +1,8 @@
 //! Compares the errors of products in split f16, in tf32x3 and in f32.
 
+use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::ops::GemmShape;
-use retrograph_test_support::numbers::Data;
 
 use crate::gemm_case::{self, Op, TF32X3_TILES, shape, tiles_of};
 use crate::harness::Device;

@@ -1,10 +1,10 @@
 //! GEMMs with split-K.
 
+use crate::support::numbers::{Data, Tolerance, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
     DType, DgradSplitK, FpropSplitK, GemmConfig, GemmShape, SplitKSum, WgradSplitK,
 };
-use retrograph_test_support::numbers::{Data, Tolerance, same_bits};
 
 use crate::elementwise::rounds;
 use crate::gemm_case::{Case, OPS, Op, shape};

@@ -1,5 +1,6 @@
 //! Matrices split into two f16 terms, and their products.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::ops::{
@@ -7,7 +8,6 @@ use retrograph_kernels::ops::{
     SplitMatrix, split_rows,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;

@@ -1,11 +1,11 @@
 //! RMSNorm and its backward pass, fused with the split into f16 terms.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::norm::reference::rms_norm::{rms_norm, rms_norm_backward};
 use retrograph_kernels::ops::{
     ResidualAdd, RmsNorm, RmsNormBackward, SplitMatrix, SplitRmsNorm, SplitRmsNormBackward,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::harness::Device;
 use crate::split_products::unwritten;

@@ -1,5 +1,6 @@
 //! SwiGLU and its gradients, fused with the split into f16 terms.
 
+use crate::support::numbers::{Data, doubles, same_bits};
 use half::f16;
 use retrograph_kernels::elementwise::reference::silu;
 use retrograph_kernels::ops::{
@@ -7,7 +8,6 @@ use retrograph_kernels::ops::{
     SplitSwiGluBackward,
 };
 use retrograph_kernels::{KernelError, Launch, View};
-use retrograph_test_support::numbers::{Data, doubles, same_bits};
 
 use crate::harness::Device;
 use crate::split_products::unwritten;

@@ -1,9 +1,9 @@
 //! Fetching step parameters from a ring, against a ring on the host.
 
+use crate::support::numbers::Data;
 use retrograph_kernel_abi::step_parameters::{FETCH_STEP_PARAMETERS, module};
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{KernelError, SmTarget, View, images};
-use retrograph_test_support::numbers::Data;
 
 use crate::harness::{Device, UNWRITTEN};
 

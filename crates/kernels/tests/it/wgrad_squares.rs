@@ -1,9 +1,9 @@
 //! Weight gradients with partial sums of their squares.
 
+use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{GemmShape, Wgrad, WgradSquares};
 use retrograph_kernels::{DType, KernelError, Launch, SmTarget, TensorView};
-use retrograph_test_support::numbers::{Data, same_bits};
 
 use crate::bf16_matrix::{Matrix, upload};
 use crate::gemm_case::{Tile, geometry, multistage_tiles, shape};

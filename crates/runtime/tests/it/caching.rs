@@ -14,7 +14,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, device, device_of, driver_of, simulated};
 use crate::failing_programs::{Bench, UNKNOWN};
-use retrograph_test_support::with;
+use crate::support::with;
 
 const LARGEST: usize = 256;
 

@@ -9,7 +9,7 @@ use retrograph_runtime::{
 
 use crate::device::{Device, device_of, simulated};
 use crate::programs::build;
-use retrograph_test_support::with;
+use crate::support::with;
 
 const LEN: usize = 40;
 

@@ -12,7 +12,7 @@ use retrograph_runtime::{
 use crate::device::{Device, device, device_of, simulated};
 use crate::programs::build;
 use crate::ptx::{SCALE, warm};
-use retrograph_test_support::with;
+use crate::support::with;
 
 pub(crate) const LEN: usize = 96;
 

@@ -31,6 +31,8 @@ mod rebinding;
 mod refusals;
 mod sgemm_errors;
 mod soak;
+#[path = "../support/mod.rs"]
+mod support;
 mod tally;
 mod threads;
 mod two_devices;
@@ -41,4 +43,4 @@ mod warm_entries;
 mod warm_places;
 mod warm_workers;
 
-use retrograph_test_support::device;
+use support::device;

@@ -1,12 +1,12 @@
 //! Programmatic dependent launch: kernels that start before their predecessor has ended.
 
+use crate::support::with;
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
     Bindings, BuildOptions, CustomLaunch, DeviceBuffer, LaunchAttributes, LaunchGeometry, OpId,
     Pass, PdlMode, Policy, Report, Slice,
 };
-use retrograph_test_support::with;
 
 use crate::device::{Device, device};
 use crate::failing_programs::Bench;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::support::with;
 use retrograph_driver_sys::{
     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraph, CUgraphExec, CUresult, DriverTable,
 };
@@ -9,7 +10,6 @@ use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, DeviceBuffer, Graph, NodeKind, Pass, Policy, Program, Slice,
 };
-use retrograph_test_support::with;
 
 use crate::device::{Device, device};
 use crate::failing_programs::{Bench, UNKNOWN};

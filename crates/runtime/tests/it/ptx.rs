@@ -2,7 +2,7 @@
 
 use retrograph_runtime::{Context, CustomImage, Function, ModuleCache, Requirements, WarmModules};
 
-pub(crate) use retrograph_test_support::ptx::{BROKEN, SCALE, STORE};
+pub(crate) use crate::support::ptx::{BROKEN, SCALE, STORE};
 
 /// PTX as an image.
 pub(crate) fn image(name: &str, ptx: &str) -> CustomImage {

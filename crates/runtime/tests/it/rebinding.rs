@@ -15,7 +15,7 @@ use retrograph_runtime::{
 use crate::device::{Device, device, device_of, simulated};
 use crate::mlp::Mlp;
 use crate::programs::build;
-use retrograph_test_support::with;
+use crate::support::with;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, Policy::Auto];
 const UPDATES: [UpdateStrategy; 3] =

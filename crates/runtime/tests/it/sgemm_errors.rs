@@ -2,6 +2,8 @@
 //!
 //! Split f16 keeps fewer bits of elements below 2⁻¹⁶ of the largest of their row.
 
+use crate::support::numbers::{Data, doubles};
+use crate::support::reference::{matmul, transposed};
 use half::f16;
 use retrograph_kernels::ops::{Fprop, GemmShape, Split, SplitMatrix};
 use retrograph_kernels::{KernelError, Launch};
@@ -9,8 +11,6 @@ use retrograph_runtime::{
     Bindings, BufferId, CUBLAS_WORKSPACE_BYTES, Cublas, DeviceBuffer, LibraryGemm, MatrixShape,
     Pass, Policy, Slice,
 };
-use retrograph_test_support::numbers::{Data, doubles};
-use retrograph_test_support::reference::{matmul, transposed};
 
 use crate::cublas::cublas;
 use crate::device::{Device, device};

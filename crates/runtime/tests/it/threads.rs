@@ -1,8 +1,7 @@
 //! `Send` and `Sync` of every public type.
 
+use crate::support::thread_safety::{assert_complete, assert_threads};
 use retrograph_runtime::*;
-use retrograph_test_support::assert_threads;
-use retrograph_test_support::threads::assert_complete;
 
 assert_threads! {
     // Any thread may use them, several at a time.
@@ -34,8 +33,8 @@ assert_threads! {
 /// The types that only modules export.
 mod more {
     pub(super) mod modules {
+        use crate::support::thread_safety::assert_threads;
         use retrograph_runtime::modules::*;
-        use retrograph_test_support::assert_threads;
 
         assert_threads! {
             shared {
@@ -51,8 +50,8 @@ mod more {
     }
 
     pub(super) mod program {
+        use crate::support::thread_safety::assert_threads;
         use retrograph_runtime::program::*;
-        use retrograph_test_support::assert_threads;
 
         assert_threads! {
             shared {

@@ -10,8 +10,8 @@ use retrograph_runtime::{
 };
 
 use crate::device::{Device, driver_of, two_devices, two_devices_of};
+use crate::support::with;
 use crate::tally::Tally;
-use retrograph_test_support::with;
 
 const STEPS: u32 = 20;
 

@@ -14,7 +14,7 @@ use retrograph_runtime::{
 
 use crate::device::{device, device_of, simulated};
 use crate::ptx::{BROKEN, SCALE, image, requirements, warm};
-use retrograph_test_support::with;
+use crate::support::with;
 
 #[test]
 fn every_kernel_of_the_workspace_becomes_warm() {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::support::fatbin::empty_cubin;
+use crate::support::with;
 use retrograph_driver_sim::Config;
 use retrograph_kernels::ops::{MEAN, SOFTMAX};
 use retrograph_kernels::{SmTarget, images};
@@ -10,8 +12,6 @@ use retrograph_runtime::modules::{
     Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning, image_target,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements};
-use retrograph_test_support::fatbin::empty_cubin;
-use retrograph_test_support::with;
 use sha2::{Digest, Sha256};
 
 use crate::device::{Device, device, simulated};

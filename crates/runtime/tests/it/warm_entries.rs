@@ -13,8 +13,8 @@ use retrograph_runtime::{
 };
 
 use crate::device::{Device, device, device_of, driver_of, simulated};
+use crate::support::with;
 use crate::warm_places::{files, on_disk};
-use retrograph_test_support::with;
 
 /// A width for which a warp covers a row, and one for which a block does.
 const WIDTHS: [usize; 2] = [33, 1500];

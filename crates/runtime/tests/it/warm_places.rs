@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::with;
 use retrograph_runtime::modules::{CacheDir, CacheOptions, CompileOptions, PrewarmReport, Source};
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
-use retrograph_test_support::with;
 
 use crate::device::Device;
 use crate::ptx::{SCALE, STORE, image};

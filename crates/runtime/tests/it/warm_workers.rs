@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use crate::support::with;
 use retrograph_runtime::modules::{
     CacheOptions, CompileOptions, Compiler, Source, Warning, WorkerCommand, serve_compiler,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
-use retrograph_test_support::with;
 
 use crate::device::{Device, device_of, simulated};
 use crate::ptx::{BROKEN, SCALE, image, requirements};

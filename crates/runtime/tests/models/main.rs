@@ -12,8 +12,9 @@ mod flights;
 #[allow(dead_code, reason = "the models do not call everything")]
 mod ring_counter;
 mod rings;
-
-use retrograph_test_support::locks as sync;
+#[path = "../support/locks.rs"]
+#[allow(dead_code, unreachable_pub, reason = "other models use the rest")]
+mod sync;
 
 /// Runs `model` in every interleaving with at most two preemptions per thread.
 fn check(model: impl Fn() + Send + Sync + 'static) {

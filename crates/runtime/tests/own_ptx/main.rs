@@ -1,10 +1,16 @@
 //! Passes without kernels of the workspace: own PTX, copies, fills, library calls and controls.
 //! These tests need no feature of the runtime.
 
+#[path = "../support/mod.rs"]
+mod support;
 mod tiles;
 
 use std::process::Command;
 
+use crate::support::device::{Device, device, device_of, simulated};
+use crate::support::fatbin::{EntryKind, fatbin};
+use crate::support::ptx::SCALE;
+use crate::support::with;
 use bytemuck::{Pod, Zeroable};
 use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
@@ -12,10 +18,6 @@ use retrograph_runtime::{
     Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LaunchGeometry, LibraryCall,
     ModuleCache, Pass, Policy, PrewarmError, Program, Slice, Strategy,
 };
-use retrograph_test_support::device::{Device, device, device_of, simulated};
-use retrograph_test_support::fatbin::{EntryKind, fatbin};
-use retrograph_test_support::ptx::SCALE;
-use retrograph_test_support::with;
 
 const LEN: usize = 1000;
 

@@ -5,23 +5,23 @@ use std::collections::BTreeSet;
 /// Asserts at compile time which types are `Send` and `Sync`, and lists them in a constant `NAMES`.
 ///
 /// Types in `shared` are both, types in `sent` are only `Send`, and types in `stay` are neither.
-#[macro_export]
 macro_rules! assert_threads {
     (
         shared { $($shared:ident $(<$of:tt>)?),* $(,)? }
         sent { $($sent:ident),* $(,)? }
         stay { $($stays:ident $(<$life:tt>)?),* $(,)? }
     ) => {
-        $($crate::static_assertions::assert_impl_all!($shared $(<$of>)?: Send, Sync);)*
+        $(static_assertions::assert_impl_all!($shared $(<$of>)?: Send, Sync);)*
         $(
-            $crate::static_assertions::assert_impl_all!($sent: Send);
-            $crate::static_assertions::assert_not_impl_any!($sent: Sync);
+            static_assertions::assert_impl_all!($sent: Send);
+            static_assertions::assert_not_impl_any!($sent: Sync);
         )*
-        $($crate::static_assertions::assert_not_impl_any!($stays $(<$life>)?: Send, Sync);)*
+        $(static_assertions::assert_not_impl_any!($stays $(<$life>)?: Send, Sync);)*
         pub(crate) const NAMES: &[&str] =
             &[$(stringify!($shared),)* $(stringify!($sent),)* $(stringify!($stays),)*];
     };
 }
+pub(crate) use assert_threads;
 
 /// Returns the names of the types that a source file re-exports with `pub use`.
 fn exported(source: &str) -> BTreeSet<&str> {

@@ -1,0 +1,1 @@
+../../../driver/tests/support/thread_safety.rs
