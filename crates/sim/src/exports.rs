@@ -13,7 +13,7 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
-            if machine.is_of_parent() {
+            if machine.is_of_parent() && !machine.may_forward_in_child(stringify!($name)) {
                 return CUresult::CUDA_ERROR_NOT_INITIALIZED;
             }
             // SAFETY: passed on from the caller, who calls a function of the driver.

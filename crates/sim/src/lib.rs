@@ -30,6 +30,7 @@ mod summary;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use retrograph_driver_sim::Simulator;
 use retrograph_driver_sys::CUresult;
@@ -73,6 +74,15 @@ impl Machine {
     fn is_of_parent(&self) -> bool {
         let owner = self.owner.load(Ordering::Relaxed);
         owner != 0 && owner != std::process::id()
+    }
+
+    /// Whether a child of the process that called `cuInit` may call this function, because it needs
+    /// no `cuInit`. On an H200, `cuDriverGetVersion` and `cuGetErrorName` work in such a child. A
+    /// thread of the parent may have held the simulator during `fork`; then the child has no way
+    /// to release it.
+    fn may_forward_in_child(&self, function: &str) -> bool {
+        matches!(function, "cuDriverGetVersion" | "cuGetErrorName" | "cuGetErrorString")
+            && self.simulator.is_free_within(Duration::ZERO)
     }
 
     /// Records the result of `cuInit`.

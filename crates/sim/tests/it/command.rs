@@ -336,12 +336,16 @@ fn fork_and_call() {
         let code = unsafe { cudarc::driver::sys::cuInit(0) };
         // SAFETY: the context was valid in the parent.
         let again = unsafe { cudarc::driver::sys::cuCtxSetCurrent(context.cu_ctx()) };
-        std::process::exit(16 * code as i32 + again as i32);
+        let mut version = 0;
+        // SAFETY: the place is valid.
+        let needs_nothing = unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut version) };
+        let known = needs_nothing as i32 == 0 && version >= 13_000;
+        std::process::exit(if known { 16 * code as i32 + again as i32 } else { 255 });
     }
     let mut status = 0;
     // SAFETY: the place is valid.
     assert_eq!(unsafe { waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, (16 * 3 + 3) << 8, "both calls return \"not initialized\"");
+    assert_eq!(status, (16 * 3 + 3) << 8, "what needs cuInit is \"not initialized\"");
     context.synchronize().expect("the parent goes on");
 }
 
