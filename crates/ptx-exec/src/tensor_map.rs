@@ -85,6 +85,14 @@ impl TensorMap {
         elements * u64::from(self.element.size())
     }
 
+    /// Bytes of shared memory that a box takes. With a swizzle, each row takes its span, also if it
+    /// is shorter.
+    pub fn shared_bytes(&self) -> u64 {
+        let row = u64::from(self.extent.first().copied().unwrap_or(0));
+        let row = (row * u64::from(self.element.size())).max(1);
+        self.box_bytes() / row * self.swizzle.span().unwrap_or(row)
+    }
+
     /// The map as bytes.
     pub fn encode(&self) -> [u8; TENSOR_MAP_BYTES] {
         let mut out = [0; TENSOR_MAP_BYTES];

@@ -122,7 +122,7 @@ impl Copies {
         load.extent.check(memories, load.shared)?;
         let target = range(load.shared, &load.extent);
         self.check(&target, true)?;
-        let bytes = load.extent.bytes();
+        let bytes = load.extent.shared_bytes();
         let to = memories.shared_bytes(load.shared, bytes)?;
         // SAFETY: `shared_bytes` proved the bytes.
         unsafe { fill_host(to, &POISON.to_le_bytes(), bytes as usize) };
@@ -155,8 +155,8 @@ impl Copies {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
             }
         }
+        memories.forget_unfenced(shared, extent.shared_bytes());
         let bytes = extent.bytes();
-        memories.forget_unfenced(shared, bytes);
         Ok(Some(Landed { mbarrier, bytes, issuer }))
     }
 

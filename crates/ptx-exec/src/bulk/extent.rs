@@ -28,6 +28,14 @@ impl Extent {
         }
     }
 
+    /// Bytes of shared memory that the copy takes, with those between its rows.
+    pub(super) fn shared_bytes(&self) -> u64 {
+        match self {
+            Self::Run { bytes, .. } => *bytes,
+            Self::Tensor { map, .. } => map.shared_bytes(),
+        }
+    }
+
     pub(super) fn pieces(&self, shared: u64) -> Vec<Piece> {
         match self {
             Self::Run { global, bytes } => (0..bytes / PIECE)
@@ -64,7 +72,7 @@ impl Extent {
                 space: StateSpace::Shared,
             });
         }
-        memories.shared_bytes(shared, self.bytes())?;
+        memories.shared_bytes(shared, self.shared_bytes())?;
         for piece in self.pieces(shared).iter().filter(|piece| piece.bytes > 0) {
             memories.global_bytes(piece.global, piece.bytes)?;
         }
@@ -73,7 +81,7 @@ impl Extent {
 }
 
 pub(super) fn range(shared: u64, extent: &Extent) -> Range<u64> {
-    shared..shared + extent.bytes()
+    shared..shared + extent.shared_bytes()
 }
 
 pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {

@@ -19,10 +19,12 @@ pub(super) struct Piece {
 }
 
 /// The pieces of the box whose first element is at `first` and which starts at `shared` in shared
-/// memory.
+/// memory. With a swizzle, each row takes its span there, also if it is shorter: seen on an H200
+/// with rows of 32 bytes and a span of 64.
 pub(super) fn pieces(map: &TensorMap, first: [i32; MAX_DIMENSIONS], shared: u64) -> Vec<Piece> {
     let size = u64::from(map.element.size());
     let row_pieces = u64::from(map.extent[0]) * size / PIECE;
+    let pitch = map.swizzle.span().map_or(row_pieces, |span| span / PIECE);
     let in_piece = (PIECE / size) as i64;
     let rows: u64 = map.extent[1..].iter().map(|&extent| u64::from(extent)).product();
     let mut out = Vec::with_capacity((rows * row_pieces) as usize);
@@ -42,7 +44,7 @@ pub(super) fn pieces(map: &TensorMap, first: [i32; MAX_DIMENSIONS], shared: u64)
             let count = if inside { (end - skipped).max(0) } else { 0 };
             let global = start.wrapping_add(((left + skipped) as u64).wrapping_mul(size));
             out.push(Piece {
-                shared: map.swizzle.apply(shared + (row * row_pieces + piece) * PIECE),
+                shared: map.swizzle.apply(shared + (row * pitch + piece) * PIECE),
                 before: skipped as u64 * size,
                 bytes: count as u64 * size,
                 global,

@@ -43,7 +43,7 @@ fn tile_ptx(rank: usize) -> String {
     .reg .pred %p<2>;
     .reg .b32 %r<12>;
     .reg .b64 %rd<5>;
-    .shared .align 1024 .b8 tile[1024];
+    .shared .align 1024 .b8 tile[4096];
     .shared .align 8 .b64 full;
 
     griddepcontrol.wait;
@@ -108,9 +108,11 @@ MEET:
     )
 }
 
-/// A tensor of f32 with `rank` dimensions, in boxes that divide only the outermost one.
+/// A tensor of f32 with `rank` dimensions, in boxes that divide only the outermost one. Rows of a
+/// box are as long as the span of the swizzle, so there is nothing between them in shared memory.
 fn layout(rank: usize, swizzle: TensorMapSwizzle) -> TensorMapLayout {
-    let mut box_sizes = vec![8, 4, 2, 2, 2];
+    let row = swizzle.span().unwrap_or(32) as u32 / 4;
+    let mut box_sizes = vec![row, 4, 2, 2, 2];
     box_sizes.truncate(rank);
     let mut sizes: Vec<u64> = box_sizes.iter().map(|&size| u64::from(size)).collect();
     let bytes_up_to = |at: usize| 4 * sizes[..at].iter().product::<u64>();

@@ -8,6 +8,8 @@ const STRIDE: u32 = 12;
 /// Columns and rows of a box.
 const BOX: [u32; 2] = [8, 2];
 const BOX_WORDS: u32 = BOX[0] * BOX[1];
+/// Words of shared memory that a box takes if its rows have a pitch of 64 bytes.
+const SPAN_WORDS: u32 = 32;
 
 /// A kernel that loads the box at `(x, y)` and writes it to `out`, or that stores a box of the
 /// numbers from 100 on.
@@ -16,7 +18,7 @@ fn program(stores: bool) -> Program {
         let map = k.tensor_map("map");
         let (x, y) = (k.param::<u32>("x"), k.param::<u32>("y"));
         let out = k.pointer::<u32>("out");
-        let (tile, full) = (k.dynamic_shared_aligned::<u32>(128), k.shared::<u64>("full", 1));
+        let (tile, full) = (k.dynamic_shared_aligned::<u32>(1024), k.shared::<u64>("full", 1));
         let (first, thread) = (k.tid_x().eq(0), k.tid_x());
         if stores {
             k.when(thread.lt(BOX_WORDS), || tile.store(thread, thread + 100));
@@ -36,7 +38,7 @@ fn program(stores: bool) -> Program {
             });
             k.barrier();
             k.mbarrier_wait_parity(full, 0);
-            k.when(thread.lt(BOX_WORDS), || out.store(thread, tile.load(thread)));
+            out.store(thread, tile.load(thread));
         }
     });
     let module = ModuleBuilder::new(SmTarget::arch_specific(90)).entry(entry).build();
@@ -45,26 +47,26 @@ fn program(stores: bool) -> Program {
 
 /// Runs a kernel for the box at `(x, y)` and returns the tensor with its padding, whose words count
 /// from 1, and the output.
-fn run_at(program: &Program, x: i32, y: i32) -> (Vec<u32>, Vec<u32>) {
+fn run_at(program: &Program, x: i32, y: i32, swizzle: TensorMapSwizzle) -> [Vec<u32>; 2] {
     let memory = Memory::new(1 << 20);
     let tensor: Vec<u32> = (1..=STRIDE * SIZE[1]).collect();
     let address = memory.alloc(4 * tensor.len() as u64).unwrap();
     memory.write(address, &crate::bytes_of(&tensor)).unwrap();
-    let out = memory.alloc(u64::from(4 * BOX_WORDS)).unwrap();
+    let out = memory.alloc(u64::from(4 * SPAN_WORDS)).unwrap();
     let map = TensorMap {
         element: Type::F32,
         address,
         dimensions: SIZE.map(u64::from).to_vec(),
         strides: vec![u64::from(4 * STRIDE)],
         extent: BOX.to_vec(),
-        swizzle: TensorMapSwizzle::None,
+        swizzle,
     };
     let mut parameters = map.encode().to_vec();
     parameters.extend([x, y].map(i32::to_le_bytes).concat());
     parameters.extend(out.to_le_bytes());
     let request = Launch {
         block: [32, 1, 1],
-        shared_bytes: 4 * BOX_WORDS,
+        shared_bytes: 4 * SPAN_WORDS,
         parameters: &parameters,
         ..Launch::default()
     };
@@ -74,7 +76,7 @@ fn run_at(program: &Program, x: i32, y: i32) -> (Vec<u32>, Vec<u32>) {
         memory.read(address, &mut bytes).unwrap();
         words(&bytes)
     };
-    (read(address, tensor.len()), read(out, BOX_WORDS as usize))
+    [read(address, tensor.len()), read(out, SPAN_WORDS as usize)]
 }
 
 /// The positions of boxes that overlap the tensor partially, completely or not at all.
@@ -97,9 +99,14 @@ fn places(x: i32, y: i32) -> Vec<Option<usize>> {
 fn loads_replace_each_element_outside_the_tensor_by_zero() {
     let program = program(false);
     for (x, y) in positions() {
-        let (_, tile) = run_at(&program, x, y);
         let want = places(x, y).into_iter().map(|place| place.map_or(0, |at| at as u32 + 1));
-        assert!(tile.into_iter().eq(want), "({x}, {y})");
+        let want: Vec<_> = want.collect();
+        let [_, tile] = run_at(&program, x, y, TensorMapSwizzle::None);
+        assert_eq!(tile[..BOX_WORDS as usize], want, "({x}, {y})");
+        // A row takes the span of the swizzle. Two rows of 64 bytes are in their order.
+        let [_, tile] = run_at(&program, x, y, TensorMapSwizzle::Bytes64);
+        let row = BOX[0] as usize;
+        assert_eq!([&tile[..row], &tile[16..16 + row]].concat(), want, "({x}, {y})");
     }
 }
 
@@ -111,6 +118,7 @@ fn stores_write_only_the_elements_inside_the_tensor() {
         for (number, place) in (100..).zip(places(x, y)) {
             place.into_iter().for_each(|at| want[at] = number);
         }
-        assert_eq!(run_at(&program, x, y).0, want, "({x}, {y})");
+        let [tensor, _] = run_at(&program, x, y, TensorMapSwizzle::None);
+        assert_eq!(tensor, want, "({x}, {y})");
     }
 }
