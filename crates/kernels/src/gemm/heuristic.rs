@@ -86,7 +86,7 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
     measured(1390, 340),
     measured(950, 320),
     measured(485, 380),
-    measured(285, 640),
+    measured(290, 640),
     cost(1, [18, 18], 760),
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),
