@@ -27,7 +27,13 @@ impl<'k> OnlineSoftmax<'k> {
     /// Replaces a tile of scores by exp(score − max), and rescales the running sum and `out` to the
     /// new maximum.
     pub(super) fn update(&self, scores: &[AccFragment<'k>], out: &[AccFragment<'k>]) {
-        for index in 0..LANE_ROWS.len() {
+        rescale(out, self.exponentials(scores));
+    }
+
+    /// Replaces a tile of scores by exp(score − max), and rescales the running sum to the new
+    /// maximum. Returns the factor of each row, by which [`rescale`] multiplies the output.
+    pub(super) fn exponentials(&self, scores: &[AccFragment<'k>]) -> [Value<'k, f32>; 2] {
+        [0, 1].map(|index| {
             let before = self.max[index].get();
             let max = row(scores, index).fold(before, |max, score| max.max(score));
             let max = reduce_row(&self.kernel, max, |a, b| a.max(b));
@@ -36,12 +42,12 @@ impl<'k> OnlineSoftmax<'k> {
             let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
             let rescale = before.fma(self.scale_log2, -base).exp2_ftz();
             self.sum[index].mul_assign(rescale);
-            row(out, index).for_each(|out| out.mul_assign(rescale));
             for score in row(scores, index) {
                 score.update(|score| score.fma(self.scale_log2, -base).exp2_ftz());
                 self.sum[index].add_assign(score.get());
             }
-        }
+            rescale
+        })
     }
 
     /// Divides `out` by the sums. Calls `write_lse` with the index of each row in [`LANE_ROWS`],
@@ -57,6 +63,13 @@ impl<'k> OnlineSoftmax<'k> {
             let factor = sum.rcp_approx();
             row(out, index).for_each(|out| out.mul_assign(factor));
         }
+    }
+}
+
+/// Multiplies each row of the output by its factor.
+pub(super) fn rescale<'k>(out: &[AccFragment<'k>], factors: [Value<'k, f32>; 2]) {
+    for (index, factor) in factors.into_iter().enumerate() {
+        row(out, index).for_each(|out| out.mul_assign(factor));
     }
 }
 

@@ -7,7 +7,7 @@
 //! pipeline of stages. Probabilities and score gradients stay in registers, as the left operand of
 //! the next product.
 //!
-//! **Copies.** One thread of the second warpgroup starts them, since that warpgroup runs after the
+//! **Copies.** A warp of the second warpgroup starts them, since that warpgroup runs after the
 //! first. There is no producer warp: with one, an SM sub-partition would hold three warps, and each
 //! thread would have 168 registers instead of 255.
 //!

@@ -1,4 +1,4 @@
-//! Pipeline of stages in shared memory that a producer thread fills by TMA and consumer warps read.
+//! Pipeline of stages in shared memory that a producer fills by TMA and consumer warps read.
 //!
 //! Each stage has two `mbarrier`s. *Full* completes when its bytes have arrived; *empty* completes
 //! when every consumer warp has released the stage. Both are used again in each round over the
@@ -6,7 +6,7 @@
 //! released in any order.
 
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
-use retrograph_ptx::build::{Arg, Kernel, Shared, TensorMapParam, Value, Var};
+use retrograph_ptx::build::{Arg, Kernel, Pred, Shared, TensorMapParam, Value, Var};
 
 use super::smem_tile::SmemTile;
 use super::swizzle::LINE_WORDS;
@@ -17,10 +17,41 @@ const _: () = assert!(TENSOR_MAP_BOX[0] == BOX, "boxes are square");
 /// Words of a box.
 pub(crate) const BOX_WORDS: u32 = BOX * LINE_WORDS;
 
+/// Who fills the stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Producer {
+    /// All lanes of a warp together; one of them starts the copies. ptxas then keeps their operands
+    /// in uniform registers.
+    Warp,
+    /// One thread. ptxas does not know that it is alone, so each copy is a loop over the lanes. It
+    /// needs no uniform registers, which a kernel with many live registers may not have.
+    Thread,
+}
+
+impl Producer {
+    /// Whether this thread is part of the producer in warp `warp`.
+    pub(crate) fn is_here<'k>(self, k: &Kernel<'k>, warp: u32) -> Pred<'k> {
+        match self {
+            // The broadcast tells the compiler that the warp is uniform.
+            Self::Warp => k.shfl_idx(k.warp(), 0).eq(warp),
+            Self::Thread => k.tid_x().eq(warp * 32),
+        }
+    }
+
+    /// Runs `body` in one lane of the producer.
+    pub(crate) fn in_one_lane(self, k: &Kernel<'_>, body: impl FnOnce()) {
+        match self {
+            Self::Warp => k.when(k.elect_sync(), body),
+            Self::Thread => body(),
+        }
+    }
+}
+
 /// The stages in shared memory, and their barriers.
 #[derive(Clone, Copy)]
 pub(crate) struct TmaPipeline<'k> {
     kernel: Kernel<'k>,
+    producer: Producer,
     stages: u32,
     stage_words: u32,
     /// Blocks of the cluster that fill each other's stages.
@@ -67,13 +98,14 @@ impl<'k> TmaPipeline<'k> {
     /// The pipeline with stages at `smem`, aligned for swizzling, and barriers at `barriers`.
     pub(crate) fn new(
         k: &Kernel<'k>,
+        producer: Producer,
         stages: u32,
         stage_words: u32,
         smem: Shared<'k, u32>,
         barriers: Shared<'k, u64>,
     ) -> Self {
         let empty = barriers.offset(i64::from(stages));
-        Self { kernel: *k, stages, stage_words, cluster: 1, smem, full: barriers, empty }
+        Self { kernel: *k, producer, stages, stage_words, cluster: 1, smem, full: barriers, empty }
     }
 
     /// This pipeline for clusters of `cluster` blocks that fill each other's stages.
@@ -92,7 +124,7 @@ impl<'k> TmaPipeline<'k> {
     }
 
     /// Fills the next stage as soon as it is empty. `copy` starts copies of `bytes` bytes that
-    /// complete at the given barrier. One thread does it.
+    /// complete at the given barrier. The producer does it.
     pub(crate) fn fill(
         &self,
         state: PipelineState<'k>,
@@ -103,8 +135,10 @@ impl<'k> TmaPipeline<'k> {
         let (index, parity) = (state.stage.get(), state.parity.get());
         k.mbarrier_wait_parity(self.empty.at(index), parity ^ 1);
         let full = self.full.at(index);
-        k.mbarrier_arrive_expect_tx(full, bytes);
-        copy(self.stage(index), full);
+        self.producer.in_one_lane(&k, || {
+            k.mbarrier_arrive_expect_tx(full, bytes);
+            copy(self.stage(index), full);
+        });
         state.advance(self.stages);
     }
 

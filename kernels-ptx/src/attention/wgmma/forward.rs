@@ -3,9 +3,9 @@
 //! diagonal. Tiles of heads of more than 128 elements have 64 keys, and two of them cross the
 //! diagonal.
 //!
-//! Ping-pong scheduling in bf16, as in FlashAttention-3: while one warpgroup multiplies, the other
-//! computes its softmax. A turn starts the product with the values of one tile and the scores of
-//! the next.
+//! Scheduling in bf16, as in FlashAttention-3: the scores of a tile are computed before the product
+//! of the previous tile with its values, so that the softmax overlaps this product. The warpgroups
+//! take turns (ping-pong), so that one multiplies while the other computes its softmax.
 
 mod split;
 
@@ -22,13 +22,15 @@ use crate::attention::config::Pass;
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
-use crate::attention::online_softmax::OnlineSoftmax;
+use crate::attention::online_softmax::{OnlineSoftmax, rescale};
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::attention::score_scale::ScoreScale;
 use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::registers::{registers, set, values};
+use crate::primitives::tma_pipeline::{PipelineState, Producer};
+use crate::primitives::wgmma::STEPS;
 
 /// Keys of a tile of bf16, and the number of stages. With as many keys as a block has queries, only
 /// the last tile crosses the diagonal. Wider heads leave registers and shared memory for 64.
@@ -53,6 +55,7 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         resident_count: 1,
         streamed: config.tile(keys),
         stages,
+        producer: Producer::Warp,
     }
 }
 
@@ -175,17 +178,22 @@ impl<'k> Params<'k> {
 
     fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let (keys_of_tile, _) = keys_and_stages(config);
-        let (first, diagonal) =
-            (self.bounds.first_key(keys_of_tile) / keys_of_tile, self.start / keys_of_tile);
-        // The tiles from `diagonal` on cross the diagonal.
-        let several_cross = keys_of_tile < WGMMA_ROWS;
-        let last =
-            if several_cross { diagonal + (WGMMA_ROWS / keys_of_tile - 1) } else { diagonal };
-        k.when(smem.copies, || {
-            smem.copy_resident(&[self.q], self.row);
-            let end = (last + 1).min(first + smem.pairs());
-            k.range(first, end, 1, |tile| self.copy(smem, tile * keys_of_tile));
-        });
+        let first = self.bounds.first_key(keys_of_tile) / keys_of_tile;
+        // The tiles from `diagonal` to the last one cross the diagonal.
+        let diagonal = self.start / keys_of_tile;
+        let last = (self.start + WGMMA_ROWS) / keys_of_tile - 1;
+        // Stages hold keys and values in the order of their products: keys are a tile ahead.
+        let copy = |source: HeadMap<'k>, tile: Value<'k, u32>| {
+            k.when(smem.copies & tile.le(last), || smem.copy(source, tile * keys_of_tile));
+        };
+        let pairs = smem.pairs();
+        k.when(smem.copies, || smem.copy_resident(&[self.q], self.row));
+        copy(self.keys, first);
+        for pair in 1..pairs {
+            copy(self.keys, first + pair);
+            copy(self.values, first + (pair - 1));
+        }
+        copy(self.keys, first + pairs);
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, keys_of_tile));
         let softmax = OnlineSoftmax::new(k, self.scale.factor);
@@ -196,46 +204,48 @@ impl<'k> Params<'k> {
         multiply_transposed(k, config.operands, [queries, keys], &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
+        copy(self.values, first + (pairs - 1));
         let mask = |tile: Value<'k, u32>| {
+            self.scale.apply_tanh(&scores);
+            k.when(tile.ge(diagonal), || {
+                let starts = [self.start, tile * keys_of_tile];
+                apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
+            });
             let first_key = tile * keys_of_tile;
             self.bounds.apply(k, first_key, keys_of_tile, &[&scores], f32::NEG_INFINITY);
         };
-        let mask_causal = |tile: Value<'k, u32>| {
-            let starts = [self.start, tile * keys_of_tile];
-            apply_causal_mask(k, starts, true, &scores, f32::NEG_INFINITY);
+        mask(first);
+        softmax.exponentials(&scores);
+        let probs: Vec<_> = (0..keys_of_tile / STEPS).map(|_| registers(k, 0u32)).collect();
+        let pack_probs = || {
+            let packed = pack_fragments(config.target, &scores);
+            probs.iter().zip(packed).for_each(|(probs, packed)| set(probs, packed));
         };
+        let multiply_values = |tile| {
+            multiply(k, &probs.iter().map(values).collect(), tile, &out);
+        };
+        pack_probs();
         k.range(first, last, 1, |tile| {
-            self.scale.apply_tanh(&scores);
-            if several_cross {
-                k.when(tile.ge(diagonal), || mask_causal(tile));
-            }
-            mask(tile);
-            softmax.update(&scores, &out);
-            let probs = pack_fragments(config.target, &scores);
-            let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
+            let (values_stage, values) = smem.wait(state);
             ping_pong.wait(tile.ne(first));
-            multiply(k, &probs, values, &out);
             multiply_transposed(k, config.operands, [queries, keys], &scores);
+            multiply_values(values);
             ping_pong.pass((tile + 1).ne(last));
             k.wgmma_wait_group(1);
-            smem.release(values_stage.index);
-            k.wgmma_wait_group(0);
             smem.release(keys_stage.index);
-            let next = tile + smem.pairs();
-            k.when(smem.copies & next.le(last), || self.copy(smem, next * keys_of_tile));
+            mask(tile + 1);
+            let factors = softmax.exponentials(&scores);
+            // The branch keeps ptxas from moving the wait before the exponentials.
+            copy(self.keys, tile + (pairs + 1));
+            k.wgmma_wait_group(0);
+            smem.release(values_stage.index);
+            rescale(&out, factors);
+            pack_probs();
+            copy(self.values, tile + pairs);
         });
-        self.scale.apply_tanh(&scores);
-        if several_cross {
-            mask_causal(last);
-        } else {
-            apply_causal_mask(k, [self.start; 2], true, &scores, f32::NEG_INFINITY);
-        }
-        mask(last);
-        softmax.update(&scores, &out);
-        let probs = pack_fragments(config.target, &scores);
         let (_, values) = smem.wait(state);
-        multiply(k, &probs, values, &out);
+        multiply_values(values);
         k.wgmma_wait_group(0);
         self.finish(k, config, &softmax, &out);
     }

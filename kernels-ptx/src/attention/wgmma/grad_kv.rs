@@ -24,7 +24,7 @@ use crate::attention::score_scale::{ScoreScale, prob};
 use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::tma_pipeline::{PipelineState, Stage};
+use crate::primitives::tma_pipeline::{PipelineState, Producer, Stage};
 use crate::primitives::wgmma::ROWS;
 
 /// Queries of a tile.
@@ -42,12 +42,18 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         Operands::Bf16 => (QUERIES, 8),
         Operands::Split => (split::QUERIES, split::STAGES),
     };
+    // Whichever was faster: split operands need all registers, and blocks of small heads are short.
+    let producer = match config.operands {
+        Operands::Bf16 if config.head_dim >= 128 => Producer::Warp,
+        Operands::Bf16 | Operands::Split => Producer::Thread,
+    };
     SmemLayout {
         terms: config.operands.terms(),
         resident: config.tile(keys(config)),
         resident_count: 2,
         streamed: config.tile(queries),
         stages,
+        producer,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::attention::score_scale::{ScoreScale, prob};
 use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::tma_pipeline::{PipelineState, Producer};
 
 /// Keys of a tile.
 const KEYS: u32 = 64;
@@ -45,6 +45,7 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         resident_count: 2,
         streamed: config.tile(keys),
         stages,
+        producer: Producer::Warp,
     }
 }
 
@@ -171,14 +172,13 @@ impl<'k> Params<'k> {
             let (values_stage, values) = smem.wait(state);
             multiply_transposed(k, config.operands, [grad_out, values], &grads);
             k.wgmma_wait_group(2);
-            k.when(tile.ne(first), || {
-                smem.release(previous.get());
-                let next = tile + (smem.pairs() - 1);
-                k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
-            });
-            previous.set(keys_stage.index);
+            k.when(tile.ne(first), || smem.release(previous.get()));
             k.wgmma_wait_group(1);
             self.grad_factors(&stats, log2, &scores);
+            // The branch keeps ptxas from moving the wait before the factors.
+            let next = tile + (smem.pairs() - 1);
+            k.when(smem.copies & tile.ne(first) & next.lt(end), || self.copy(smem, next * KEYS));
+            previous.set(keys_stage.index);
             k.wgmma_wait_group(0);
             smem.release(values_stage.index);
             self.score_grads(k, &stats, tile, [&scores, &grads]);

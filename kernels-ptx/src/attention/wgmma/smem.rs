@@ -6,7 +6,7 @@ use super::{Operands, WARPS};
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{
-    PipelineState, Stage, TmaPipeline, TmaSource, barrier_words, copy_boxes,
+    PipelineState, Producer, Stage, TmaPipeline, TmaSource, barrier_words, copy_boxes,
 };
 use crate::primitives::wgmma::ROWS;
 
@@ -100,6 +100,8 @@ pub(super) struct SmemLayout {
     pub(super) streamed: SmemTile,
     /// Number of stages: two for each pair of tiles.
     pub(super) stages: u32,
+    /// Who starts the copies.
+    pub(super) producer: Producer,
 }
 
 impl SmemLayout {
@@ -138,7 +140,8 @@ impl SmemLayout {
         let stages = resident.offset(resident_words.into());
         let barriers = stages.offset(words_of_stages.into()).reinterpret::<u64>();
         let resident_full = barriers.offset(i64::from(2 * self.stages));
-        let pipeline = TmaPipeline::new(k, self.stages, self.stage_words(), stages, barriers);
+        let (producer, stage_words) = (self.producer, self.stage_words());
+        let pipeline = TmaPipeline::new(k, producer, self.stages, stage_words, stages, barriers);
         k.when(k.tid_x().eq(0), || {
             pipeline.init(WARPS);
             k.mbarrier_init(resident_full, 1);
@@ -146,7 +149,7 @@ impl SmemLayout {
         });
         k.barrier();
         // The second warpgroup runs after the first, so the stages that it fills are empty.
-        let copies = k.tid_x().eq(WARPS / 2 * 32);
+        let copies = producer.is_here(k, WARPS / 2);
         let filled = PipelineState::new(k);
         Smem { kernel: *k, layout: self, resident, resident_full, pipeline, filled, copies }
     }
@@ -162,7 +165,7 @@ pub(super) struct Smem<'k> {
     pipeline: TmaPipeline<'k>,
     /// The stage that is filled next.
     filled: PipelineState<'k>,
-    /// Whether this thread starts the copies.
+    /// Whether this thread is part of the producer.
     pub(super) copies: Pred<'k>,
 }
 
@@ -176,10 +179,12 @@ impl<'k> Smem<'k> {
     pub(super) fn copy_resident(&self, sources: &[HeadMap<'k>], row: Value<'k, u32>) {
         let tile = self.layout.resident;
         let bytes = self.layout.resident_count * self.layout.terms * tile.bytes();
-        self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
-        for (index, source) in (0..).zip(sources) {
-            source.copy(tile, self.resident_tile(index), row, self.resident_full);
-        }
+        self.layout.producer.in_one_lane(&self.kernel, || {
+            self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
+            for (index, source) in (0..).zip(sources) {
+                source.copy(tile, self.resident_tile(index), row, self.resident_full);
+            }
+        });
     }
 
     /// Copies the next tile, from row `row` of a head on, into its stage.

@@ -1,6 +1,6 @@
 //! Persistent warp-specialized GEMM of bf16 or split f16 for sm_90a.
 //!
-//! One thread of the producer warp fills the stages of all tiles by TMA. Each consumer warpgroup
+//! The producer warp fills the stages of all tiles by TMA. Each consumer warpgroup
 //! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
 //! loads the next one.
 //!
@@ -57,7 +57,9 @@ use crate::gemm::operand_tile::{OperandTile, majors};
 use crate::gemm::params::GemmParams;
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
-use crate::primitives::tma_pipeline::{BOX, BOX_WORDS, Stage, TmaPipeline, barrier_words};
+use crate::primitives::tma_pipeline::{
+    BOX, BOX_WORDS, Producer, Stage, TmaPipeline, barrier_words,
+};
 
 /// Rows of tiles in a band.
 const BAND: u32 = 8;
@@ -214,7 +216,9 @@ impl WarpSpecializedKernel {
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let buffers = self.buffer_words(self.store_buffers());
             let barriers = stores.offset(i64::from(buffers)).reinterpret();
-            let pipeline = TmaPipeline::new(k, self.stages, self.stage_words(), smem, barriers);
+            let (producer, stages) = (Producer::Warp, self.stages);
+            let pipeline =
+                TmaPipeline::new(k, producer, stages, self.stage_words(), smem, barriers);
             let pipeline = pipeline.of_cluster(self.cluster);
             k.when(k.tid_x().eq(0), || {
                 pipeline.init(self.consumer_threads() / 32);
@@ -225,7 +229,7 @@ impl WarpSpecializedKernel {
             let warp = k.shfl_idx(k.warp(), 0);
             k.when_else(
                 warp.eq(self.consumer_threads() / 32),
-                || k.when(k.lane().eq(0), || self.produce(&pipeline, &params)),
+                || self.produce(&pipeline, &params),
                 || self.consume(&pipeline, &params, warp, stores),
             );
             if self.cluster > 1 {

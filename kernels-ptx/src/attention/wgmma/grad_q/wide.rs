@@ -9,7 +9,7 @@ use crate::attention::mma::pack_fragments;
 use crate::attention::wgmma::smem::{Smem, SmemLayout};
 use crate::attention::wgmma::{multiply, multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
-use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::tma_pipeline::{PipelineState, Producer};
 
 /// Tiles of keys in flight.
 pub(super) const KEY_STAGES: u32 = 2;
@@ -17,7 +17,8 @@ pub(super) const KEY_STAGES: u32 = 2;
 /// The stage of the values.
 pub(super) fn values_layout(config: Config) -> SmemLayout {
     let tile = config.tile(KEYS);
-    SmemLayout { terms: 1, resident: tile, resident_count: 0, streamed: tile, stages: 1 }
+    let producer = Producer::Warp;
+    SmemLayout { terms: 1, resident: tile, resident_count: 0, streamed: tile, stages: 1, producer }
 }
 
 impl<'k> Params<'k> {
@@ -46,13 +47,13 @@ impl<'k> Params<'k> {
             let (values_stage, values) = values_smem.wait(values_state);
             multiply_transposed(k, config.operands, [grad_out, values], &grads);
             k.wgmma_wait_group(2);
-            k.when(tile.ne(first), || {
-                keys_smem.release(previous.get());
-                k.when(copies & next.lt(end), || keys_smem.copy(self.keys, next * KEYS));
-            });
-            previous.set(keys_stage.index);
+            k.when(tile.ne(first), || keys_smem.release(previous.get()));
             k.wgmma_wait_group(1);
             self.grad_factors(&stats, log2, &scores);
+            // The branch keeps ptxas from moving the wait before the factors.
+            let later = tile.ne(first) & next.lt(end);
+            k.when(copies & later, || keys_smem.copy(self.keys, next * KEYS));
+            previous.set(keys_stage.index);
             k.wgmma_wait_group(0);
             values_smem.release(values_stage.index);
             self.score_grads(k, &stats, tile, [&scores, &grads]);

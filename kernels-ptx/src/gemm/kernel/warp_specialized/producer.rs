@@ -1,4 +1,4 @@
-//! The producer thread.
+//! The producer warp.
 
 use retrograph_ptx::build::{Kernel, Pred, Shared, TensorMapParam, Value};
 
