@@ -94,18 +94,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     if arguments.action.check {
-        return check::run(&cases, &Programs::debug(&arguments.places)?);
+        return check::run(&cases, &Programs::debug(&arguments.places, &cases)?);
     }
     measure_all(arguments, &cases)
 }
 
 /// `--check` of all cases.
 pub(crate) fn check() -> anyhow::Result<()> {
-    check::run(&cases::all(), &Programs::debug(&Places::default())?)
+    let cases = cases::all();
+    check::run(&cases, &Programs::debug(&Places::default(), &cases)?)
 }
 
 fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
-    let programs = Programs::release(&arguments.places)?;
+    let programs = Programs::release(&arguments.places, cases)?;
     let machine = machine(arguments, &programs)?;
     println!("machine {machine}");
     let Arguments { quick, compiled_only, without_peers, .. } = *arguments;

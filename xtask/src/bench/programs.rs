@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::commands::Call;
+use super::cases::Case;
+use super::commands::{Call, Place, ours};
 use crate::workspace::{self, check};
 
 /// The paths of programs, scripts and Python on the command line.
@@ -15,7 +16,8 @@ pub(crate) struct Places {
     /// The Python that has PyTorch.
     #[arg(long, default_value = PYTHON)]
     python: PathBuf,
-    /// Directory of `retrograph`, `gemm_speed` and `attention_speed` [default: build them].
+    /// Directory of those of `retrograph`, `gemm_speed` and `attention_speed` that the cases run
+    /// [default: build them].
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,
     /// Directory of the peers' scripts [default: benches/peers].
@@ -39,20 +41,20 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Optimized programs.
-    pub(crate) fn release(places: &Places) -> anyhow::Result<Self> {
+    /// Optimized programs of `cases`.
+    pub(crate) fn release(places: &Places, cases: &[Case]) -> anyhow::Result<Self> {
         let targets = ["build", "--locked", "--release", "--bin", "retrograph", "--examples"];
         let packages = ["-p", "retrograph", "-p", "retrograph-kernels"];
-        Self::new(places, &[&targets[..], &packages].concat(), "release")
+        Self::new(places, cases, &[&targets[..], &packages].concat(), "release")
     }
 
-    /// Programs for the simulated driver.
-    pub(crate) fn debug(places: &Places) -> anyhow::Result<Self> {
-        Self::new(places, workspace::BUILD_PROGRAMS, "debug")
+    /// Programs of `cases` for the simulated driver.
+    pub(crate) fn debug(places: &Places, cases: &[Case]) -> anyhow::Result<Self> {
+        Self::new(places, cases, workspace::BUILD_PROGRAMS, "debug")
     }
 
     /// Finds the programs in `--bin-dir`, or builds them by cargo with the arguments `build`.
-    fn new(places: &Places, build: &[&str], folder: &str) -> anyhow::Result<Self> {
+    fn new(places: &Places, cases: &[Case], build: &[&str], folder: &str) -> anyhow::Result<Self> {
         let bin_dir = match &places.bin_dir {
             Some(dir) => std::path::absolute(dir)?,
             None => {
@@ -68,8 +70,8 @@ impl Programs {
             _ => std::path::absolute(&places.python)?,
         };
         let found = Self { bin_dir, scripts, python };
-        for name in ["retrograph", "gemm_speed", "attention_speed"] {
-            found.program(name)?;
+        for case in cases {
+            found.program(ours(case, Place::Simulator, Path::new("")).program)?;
         }
         Ok(found)
     }
