@@ -10,6 +10,10 @@ use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
+/// Lower limits of registers count as this. On an H200, limits of 1 and 8 leave a kernel its 10
+/// registers. The exact bound is not documented, and was not recorded.
+const MIN_REGISTER_LIMIT: u32 = 16;
+
 /// The upper half of a `CUjit_target` that names an exact target, such as 90A.
 const EXACT: usize = 1;
 /// The upper half of a `CUjit_target` that names a family, such as 100F.
@@ -130,7 +134,8 @@ impl JitLog {
                 }
                 CUjit_option::CU_JIT_WALL_TIME => log.wall_time = slot(),
                 CUjit_option::CU_JIT_MAX_REGISTERS => {
-                    log.max_registers = Some(u32::try_from(value.addr()).unwrap_or(u32::MAX));
+                    let limit = u32::try_from(value.addr()).unwrap_or(u32::MAX);
+                    log.max_registers = Some(limit.max(MIN_REGISTER_LIMIT));
                 }
                 _ => {}
             }

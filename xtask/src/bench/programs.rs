@@ -16,7 +16,7 @@ pub(crate) struct Places {
     /// The Python that has PyTorch.
     #[arg(long, default_value = PYTHON)]
     python: PathBuf,
-    /// Directory of those of `retrograph`, `gemm_speed` and `attention_speed` that the cases run
+    /// Directory of the programs that the cases run: `retrograph`, `gemm_speed`, `attention_speed`
     /// [default: build them].
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,

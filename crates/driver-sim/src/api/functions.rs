@@ -15,15 +15,11 @@ use crate::state::{Function, State};
 /// The minimum and maximum registers per thread.
 const MIN_REGISTERS: u32 = 4;
 const MAX_REGISTERS: u32 = 255;
-/// The compiler raises lower limits of `CU_JIT_MAX_REGISTERS`. On an H200, limits from 1 on do not
-/// change a kernel of 10 registers.
-const MIN_LIMIT: u32 = 16;
 
 /// An estimate of the registers per thread.
 pub(super) fn registers(function: &Function) -> u32 {
     let wanted = function.program.registers().clamp(1, MAX_REGISTERS).max(MIN_REGISTERS);
-    let option = function.max_registers.map(|limit| limit.max(MIN_LIMIT));
-    let limits = [function.program.entry().limits.max_registers, option];
+    let limits = [function.program.entry().limits.max_registers, function.max_registers];
     limits.into_iter().flatten().fold(wanted, u32::min)
 }
 

@@ -1,7 +1,8 @@
 //! `Send` and `Sync` of every public type.
 
-use crate::support::thread_safety::{assert_complete, assert_threads};
 use retrograph_driver::*;
+
+use crate::support::thread_safety::{assert_complete, assert_threads};
 
 assert_threads! {
     // Any thread may use them, several at a time.

@@ -1,5 +1,5 @@
-//! What the tests share, also with those of other packages. The files of
-//! `retrograph-test-support`, which is not published, are linked here.
+//! Helpers of tests; `retrograph-runtime` links to some of them. `device.rs` and `options.rs` are
+//! links to `retrograph-test-support`, which is not published.
 
 #![allow(dead_code, unreachable_pub, reason = "tests of other packages use the rest")]
 

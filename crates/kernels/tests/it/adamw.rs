@@ -1,12 +1,12 @@
 //! AdamW and its schedule.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{AdamW, AdamWTensor, ClipGrads, Decay, LrSchedule, TensorView};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 
 const RATE: LearningRate = LearningRate {
     peak_lr: 3e-3,

@@ -1,6 +1,5 @@
 //! The matrix products of attention against their references and finite differences.
 
-use crate::support::numbers::{Data, differences, doubles, same_bits};
 use retrograph_kernels::attention::reference::unfused::{grad_values, scores, values};
 use retrograph_kernels::ops::{
     AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores,
@@ -10,6 +9,7 @@ use retrograph_kernels::{FoundSizes, KernelError, Launch, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim.
 const SHAPES: [[usize; 5]; 7] = [

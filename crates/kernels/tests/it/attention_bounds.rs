@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::attention::{first_keys, query_ends};
 use retrograph_kernels::ops::{AttentionBounds, DType, FusedAttention};
 use retrograph_kernels::{KernelError, SmTarget, View};
 
 use crate::fused_attention_case::{Case, FORMS, Results, is_supported, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles of 32, 64 and 128,
 /// groups, and a head_dim with `wgmma` entries.

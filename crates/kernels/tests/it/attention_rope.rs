@@ -1,6 +1,5 @@
 //! Gradients of fused attention that are rotated back by RoPE.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionRope, DType, FusedAttentionGradKv, FusedAttentionGradQ,
 };
@@ -9,6 +8,7 @@ use retrograph_kernels::{KernelError, SmTarget, View};
 
 use crate::fused_attention_case::{Case, RopeCase, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, all entries.
 const SHAPES: [[usize; 5]; 10] = [

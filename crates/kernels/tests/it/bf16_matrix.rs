@@ -1,12 +1,12 @@
 //! Operands and results of products in bf16.
 
-use crate::support::numbers::Data;
-use crate::support::reference::{bf16_bits, not_rounded};
 use half::bf16;
 use retrograph_kernels::View;
 
 use crate::gemm_case::{Tile, to_bf16};
 use crate::harness::Device;
+use crate::support::numbers::Data;
+use crate::support::reference::{bf16_bits, not_rounded};
 
 pub(crate) type Matrix = View<u64, bf16>;
 

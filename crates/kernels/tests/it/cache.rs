@@ -1,6 +1,5 @@
 //! Attention over a cache against its reference, for one new token and for several.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
@@ -13,6 +12,7 @@ use retrograph_kernels::{KernelError, Launch, View};
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::caches;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 
 /// As for softmax; the weighted sum adds a rounding for each position.
 pub(crate) const TOLERANCE: f64 = 2e-5;

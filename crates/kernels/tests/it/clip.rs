@@ -1,6 +1,5 @@
 //! Clipping by the global norm: squared sums, factor, guard and scaling.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{
@@ -9,6 +8,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::optimizer::reference::clip::{clip, clip_factor};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 
 /// The outcome of clipping.
 struct Clipped {

@@ -1,6 +1,5 @@
 //! Cross-entropy and its gradient against their references.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
@@ -10,6 +9,7 @@ use retrograph_kernels::{Dispatch, KernelError, Launch, TensorView};
 
 use crate::elementwise::rounds;
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Threads per block of the entry with one block per row.
 const BLOCK_THREADS: u32 = CROSS_ENTROPY.block_threads;

@@ -1,6 +1,5 @@
 //! Decode attention from the projections on: LoRA updates, norms, RoPE, the cache append.
 
-use crate::support::numbers::{Data, Tolerance, all_nan, doubles, filled, same_bits};
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
@@ -15,6 +14,7 @@ use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::{caches, contents};
 use crate::products::fprop;
+use crate::support::numbers::{Data, Tolerance, all_nan, doubles, filled, same_bits};
 
 const POSITIONS: usize = 1200;
 const EPS: f32 = 1e-6;

@@ -1,6 +1,5 @@
 //! The kernels of DoRA against references in f64 and finite differences.
 
-use crate::support::numbers::{Data, differences, doubles, same_bits};
 use half::bf16;
 use half::slice::HalfFloatSliceExt as _;
 use retrograph_kernels::lora::reference;
@@ -11,6 +10,7 @@ use retrograph_kernels::{Access, Argument, KernelError, View};
 
 use crate::bounds::{UNIT, within};
 use crate::harness::{Device, UNWRITTEN};
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 
 /// Rows and columns of W, and rank: odd sizes, whole tiles, one element more or less, and zero.
 const SIZES: [[usize; 3]; 12] = [

@@ -1,11 +1,11 @@
 //! Dropout against its reference, and its statistics.
 
-use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::dropout::keeps;
 use retrograph_kernels::ops::Dropout;
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];

@@ -1,6 +1,5 @@
 //! SiLU, SwiGLU, their backward passes and addition against their references.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::silu::{
     silu, silu_backward, swiglu, swiglu_backward,
@@ -11,6 +10,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{DType, KernelError, Launch, View};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];

@@ -1,11 +1,11 @@
 //! Embedding and its backward pass.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::embedding::reference::{embedding, embedding_backward};
 use retrograph_kernels::ops::{Embedding, EmbeddingBackward};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Positions, hidden, vocabulary: one of each, both sides of a warp of positions, rows that need
 /// two blocks, primes, a vocabulary far larger than the number of positions, more positions than

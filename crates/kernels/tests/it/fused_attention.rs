@@ -1,6 +1,5 @@
 //! Fused attention and its gradients against their references and finite differences.
 
-use crate::support::numbers::{Data, differences, same_bits};
 use half::{bf16, f16};
 use retrograph_kernels::attention::first_keys;
 use retrograph_kernels::ops::{
@@ -13,6 +12,7 @@ use crate::bounds::within;
 use crate::fused_attention_case::{Case, FORMS, is_supported, shape};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
+use crate::support::numbers::{Data, differences, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, groups of 1 to 6,
 /// padding.

@@ -1,7 +1,5 @@
 //! One problem of fused attention: its operands, its results, and their error bounds.
 
-use crate::support::numbers::{Data, doubles};
-use crate::support::reference::{add, dot, not_rounded};
 use half::{bf16, f16};
 use retrograph_kernels::View;
 use retrograph_kernels::attention::reference::forward::CausalAttention;
@@ -15,6 +13,8 @@ use retrograph_kernels::ops::{
 use crate::bounds::within;
 use crate::gemm_case::{rounded, to_bf16};
 use crate::harness::Device;
+use crate::support::numbers::{Data, doubles};
+use crate::support::reference::{add, dot, not_rounded};
 
 /// The relative error bounds of operands and weights.
 #[derive(Clone, Copy)]

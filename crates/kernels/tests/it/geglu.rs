@@ -2,7 +2,6 @@
 
 use std::f64::consts::PI;
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::gelu::{
     geglu, geglu_backward, gelu, gelu_derivative,
@@ -13,6 +12,7 @@ use crate::elementwise::{
     Bf16, EDGES, F32, Gate, LENGTHS, gated_from_bf16_is_within_its_bound, run,
 };
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles};
 
 /// The tolerance for values of magnitude `scale`: relative errors of σ(z) grow with −z, so tiny
 /// values are compared absolutely.

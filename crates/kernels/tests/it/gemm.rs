@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::numbers::{Data, differences, doubles, same_bits};
 use retrograph_kernels::gemm::reference as gemm;
 
 use crate::bounds::within;
 use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tile_of};
 use crate::harness::Device;
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 
 /// Zero, one, primes, multiples of 4 and of tiles and one past them, short and long contractions.
 const SHAPES: [[usize; 3]; 12] = [

@@ -1,11 +1,11 @@
 //! GEMMs in bf16, and GEMMs with bf16 and NF4 weights, in every tile.
 
-use crate::support::numbers::{Data, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, SplitKSum};
 
 use crate::gemm_case::{BF16_TILES, Case, Format, OPS, Op, rounded, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// The supported pairs of operand types.
 const FORMATS: [(DType, Format); 6] = [

@@ -1,7 +1,5 @@
 //! One GEMM of a linear layer: its launch and its expected result.
 
-use crate::support::numbers::{doubles, same_bits};
-use crate::support::reference::{bf16_bits, from_bf16_bits};
 use half::bf16;
 use retrograph_kernel_abi::gemm::{
     GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
@@ -14,6 +12,8 @@ use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View}
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::products;
+use crate::support::numbers::{doubles, same_bits};
+use crate::support::reference::{bf16_bits, from_bf16_bits};
 
 /// A tile of an image.
 pub(crate) type Tile = TileConfig;

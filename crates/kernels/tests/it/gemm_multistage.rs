@@ -1,6 +1,5 @@
 //! GEMMs with multistage tiles: f32 split for tensor cores, and bf16.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernel_abi::gemm::Mainloop;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK};
@@ -11,6 +10,7 @@ use crate::gemm_case::{
     shape, tile_of,
 };
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// The error bound of a term of an f32 product, in roundings of a sum: both operands are truncated
 /// to 22 bits, and tensor cores truncate.

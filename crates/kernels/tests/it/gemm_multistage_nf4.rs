@@ -1,6 +1,5 @@
 //! Large GEMMs of bf16 activations and NF4 weights, which are decoded into the stages.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{
     DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, Nf4, Nf4Scales, SplitKSum, TensorView,
@@ -11,6 +10,7 @@ use crate::gemm_case::{
     BF16_TILES, Case, Format, Op, geometry, multistage_nf4_tiles, rounded, shape,
 };
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
 const FORMATS: [Format; 2] = [Format::Nf4, Format::Nested];

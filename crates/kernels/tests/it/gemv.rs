@@ -1,6 +1,5 @@
 //! GEMV against the reference of a product with one row.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::Dispatch;
 use retrograph_kernels::ops::{GemmShape, Gemv};
 
@@ -8,6 +7,7 @@ use crate::bounds::{chain, within};
 use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::products::fprop;
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Inputs and outputs: zero, one, primes, multiples of 4, of a warp's step and one past it.
 const SIZES: [[usize; 2]; 11] = [

@@ -1,6 +1,5 @@
 //! Several layers with one input in a launch, with fused norm and gating, against references.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::norm::reference::rms_norm::rms_norm;
 use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvLayer, GroupedGemv, NormPrologue};
@@ -10,6 +9,7 @@ use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::products::fprop;
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// The storage formats of weights.
 const FORMATS: [Format; 4] = [Format::F32, Format::Bf16, Format::Nf4, Format::Nested];

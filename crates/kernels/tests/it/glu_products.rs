@@ -1,6 +1,5 @@
 //! Gated linear units: GEMMs with a SwiGLU or GeGLU epilogue.
 
-use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::{GLU, GLU_BACKWARD};
 use retrograph_kernels::elementwise::reference::gelu::geglu;
 use retrograph_kernels::elementwise::reference::silu::swiglu;
@@ -13,6 +12,7 @@ use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use crate::bf16_matrix::{Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry, shape};
 use crate::harness::Device;
+use crate::support::numbers::Data;
 
 /// Rows, inputs and outputs: empty, one copy, edges of tiles, several stages and one more.
 const SIZES: [[usize; 3]; 9] = [

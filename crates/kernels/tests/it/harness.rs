@@ -6,7 +6,6 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-use crate::support::numbers::filled;
 use half::bf16;
 use retrograph_driver_sim::Diagnostic;
 use retrograph_driver_sys::{CUresult, CUstream};
@@ -15,6 +14,7 @@ use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, Vi
 
 use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};
+use crate::support::numbers::filled;
 
 /// The contents of unwritten memory: a NaN that arithmetic does not produce.
 pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;

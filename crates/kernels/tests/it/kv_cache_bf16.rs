@@ -1,7 +1,5 @@
 //! bf16 caches: appending, and products that read them.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
-use crate::support::reference::from_bf16_bits;
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
@@ -11,6 +9,8 @@ use retrograph_kernels::ops::{
 use crate::cache::{TOLERANCE, scaled, shape};
 use crate::gemm_case::{Format, rounded, to_bf16};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
+use crate::support::reference::from_bf16_bits;
 
 /// Keys and values on the device, each after `shift` other elements.
 pub(crate) fn caches(

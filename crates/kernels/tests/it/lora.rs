@@ -1,6 +1,5 @@
 //! The products of low-rank adapters against references of whole products.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::ops::{
     ColumnSum, GemmShape, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix,
     LoraShape, LoraShrink, LoraShrinkAdapter,
@@ -10,6 +9,7 @@ use retrograph_kernels::{Access, Argument, KernelError, View};
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::products::{dgrad, fprop, wgrad};
+use crate::support::numbers::{Data, doubles, same_bits};
 
 const SIDES: [LoraMatrix; 2] = [LoraMatrix::A, LoraMatrix::B];
 

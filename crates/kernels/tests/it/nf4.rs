@@ -1,7 +1,6 @@
 //! NF4: the tables against their derivation, codes and scales against their definitions, and
 //! dequantization on the device against the host.
 
-use crate::support::numbers::Data;
 use half::bf16;
 use retrograph_kernels::nf4::{self, BLOCK, BOUNDARIES, NESTED_BLOCK, Nested, VALUES, dynamic_map};
 use retrograph_kernels::ops::{Dequantize, TensorView};
@@ -9,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
+use crate::support::numbers::Data;
 
 /// The distribution function of the standard normal distribution, by the series of its integral.
 fn normal(x: f64) -> f64 {

@@ -2,7 +2,6 @@
 //!
 //! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
 
-use crate::support::numbers::Data;
 use half::bf16;
 use retrograph_driver_sim::Diagnostic;
 use retrograph_kernels::ops::DType;
@@ -10,6 +9,7 @@ use retrograph_kernels::{SmTarget, images};
 
 use crate::gemm_case::{Case, Format, Op, geometry, multistage_tiles, shape};
 use crate::harness::Device;
+use crate::support::numbers::Data;
 
 const IMAGE: &str = "gemm_bf16_nt_multistage";
 const ENTRY: &str = "gemm_bf16_nt_multistage_tma_128x128";

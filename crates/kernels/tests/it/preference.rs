@@ -1,10 +1,10 @@
 //! The DPO loss, its derivatives and log-ratios against their references.
 
-use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 use retrograph_kernels::loss::reference::{Preferred, preference};
 use retrograph_kernels::ops::{LogRatios, Preference, ScaleRows};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, doubles, same_bits};
 
 #[test]
 fn log_ratios_are_sums_in_f64() {

@@ -1,8 +1,5 @@
 //! Fused attention of new tokens over a cache, against its reference.
 
-use crate::support::model::cap;
-use crate::support::numbers::{Data, doubles, same_bits};
-use crate::support::reference::not_rounded;
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{DType, KvCacheShape, Output, PrefillAttention, TensorView};
@@ -14,6 +11,9 @@ use crate::fused_attention_case::upload;
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::caches;
+use crate::support::model::cap;
+use crate::support::numbers::{Data, doubles, same_bits};
+use crate::support::reference::not_rounded;
 
 /// New tokens and a cache. Keys after the newest are NaN.
 #[derive(Clone)]

@@ -1,12 +1,12 @@
 //! Sums of GEMMs in one launch.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{DType, DgradOperands, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// Rows, inputs, outputs and rank: empty, one copy, edges of tiles, several stages and one more.
 const SIZES: [[usize; 4]; 9] = [

@@ -1,11 +1,11 @@
 //! The products of a linear layer in f64, as in `gemm::reference`, but by loops that are compiled
 //! with optimization.
 
-use crate::support::reference::{matmul, transposed};
 use retrograph_kernels::gemm::reference;
 use retrograph_kernels::ops::GemmShape;
 
 use crate::support::numbers::{Data, doubles};
+use crate::support::reference::{matmul, transposed};
 
 /// `y = x·wᵀ`, `[rows, outputs]`.
 pub(crate) fn fprop(x: &[f64], w: &[f64], shape: GemmShape) -> Vec<f64> {

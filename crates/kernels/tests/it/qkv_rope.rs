@@ -1,6 +1,5 @@
 //! Queries, keys and values in one launch, with RoPE.
 
-use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::QKV_ROPE;
 use retrograph_kernels::ops::{
     AttentionRope, AttentionShape, DType, Fprop, FpropSum, GemmShape, Output, QkvRopeFprop,
@@ -11,6 +10,7 @@ use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use crate::bf16_matrix::{GUARD, Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry};
 use crate::harness::Device;
+use crate::support::numbers::Data;
 
 /// batch, seq, heads, kv_heads, head_dim, inputs: one, primes, sizes around tiles, results that end
 /// within a tile, several stages and one more.

@@ -1,12 +1,12 @@
 //! Column sums and means.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::loss::reference::mean;
 use retrograph_kernels::norm::reference::column_sum::column_sum;
 use retrograph_kernels::ops::{ColumnSum, Mean};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 fn sums_of(x: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     let device = Device::new();

@@ -1,11 +1,11 @@
 //! RMSNorm, its backward pass and the reduction of the gradient of gamma.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::View;
 use retrograph_kernels::norm::reference::rms_norm::{RmsNormForward, rms_norm, rms_norm_backward};
 use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 /// One row, one column, primes, whole vec4s, more rows than blocks, zero; and rows in registers of
 /// one vec4 per thread, of two (partial and full), of four, and of more.

@@ -1,11 +1,11 @@
 //! Sums in RMSNorm: the residual add in the forward pass, and gradient sums in the backward pass.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward, TensorView};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// Rows and width: read twice; in registers with one vec4 per thread, with two (partial), and with
 /// four; more rows than blocks.

@@ -1,6 +1,5 @@
 //! Rotary position embedding against its reference, its inverse and finite differences.
 
-use crate::support::numbers::{Data, differences, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{Output, Rope, RopeTensor, TokenPositions, rope_tables};
 use retrograph_kernels::rope::reference::rope;
@@ -8,6 +7,7 @@ use retrograph_kernels::{KernelError, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
+use crate::support::numbers::{Data, differences, doubles, same_bits};
 
 /// batch, seq, heads, head_dim: halves that are multiples of four, and others.
 const SHAPES: [[usize; 4]; 7] = [

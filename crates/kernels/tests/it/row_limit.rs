@@ -1,6 +1,5 @@
 //! Rows in another order, and products and losses of only the first rows.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{
     CrossEntropy, DType, Dgrad, DgradOperands, DgradSplitK, DgradSum, Fprop, GemmShape, GradLogits,
@@ -12,6 +11,7 @@ use crate::cross_entropy::losses_only;
 use crate::gemm_case::{Op, Tile, geometry, multistage_tiles, tiles_of, to_bf16};
 use crate::harness::{Device, UNWRITTEN};
 use crate::split_products;
+use crate::support::numbers::{Data, same_bits};
 
 /// Rows in an order without a pattern.
 fn shuffled(rows: usize) -> Vec<u32> {

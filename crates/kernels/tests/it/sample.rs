@@ -1,10 +1,10 @@
 //! Sampling against its reference.
 
-use crate::support::numbers::{Data, doubles};
 use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, doubles};
 
 const PLAIN: SamplingParameters = SamplingParameters {
     temperature: 1.0,

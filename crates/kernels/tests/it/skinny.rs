@@ -1,6 +1,5 @@
 //! Products of few rows, in every form, on tensor cores and by fused multiply-adds.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use half::bf16;
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::ops::{GemmShape, SkinnyForm, SkinnyFprop, SkinnyLayer, SkinnySwiGlu};
@@ -10,6 +9,7 @@ use crate::bounds::{UNIT, chain, within};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::products::fprop;
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Rows and inputs: zero, one, primes, and one past tiles and chunks.
 const SIZES: [[usize; 2]; 8] =

@@ -1,12 +1,12 @@
 //! Soft-capping and its gradient against their references.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::softcap::{softcap, softcap_backward};
 use retrograph_kernels::ops::{Softcap, SoftcapBackward};
 
 use crate::elementwise::{EDGES, F32, LENGTHS, run};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles};
 
 fn forward(x: &[f32], cap: f32) -> Vec<f32> {
     run(&[x], 1, |i, o| Softcap { x: i[0], y: o[0], cap }.launch()).remove(0)

@@ -1,12 +1,12 @@
 //! Softmax and its gradient against their references.
 
-use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backward};
 use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::problem::RowsProblem;
 use retrograph_kernels::{Dispatch, Launch, Problem, View};
 
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Rows and widths: one, primes, a warp and one past it, several rows per block, both entries.
 const SIZES: [(usize, usize); 10] = [

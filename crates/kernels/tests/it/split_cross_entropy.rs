@@ -1,6 +1,5 @@
 //! Cross-entropy and its gradient, fused with the split into f16 terms.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use half::{bf16, f16};
 use retrograph_kernels::loss::reference::cross_entropy_gradient;
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET, SplitMatrix};
@@ -10,6 +9,7 @@ use crate::cross_entropy::losses_only;
 use crate::harness::Device;
 use crate::split_products::unwritten;
 use crate::split_swiglu::{same, split, values, values_of};
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Zero, both entries, and several vectors per step with and without a remainder.
 const SIZES: [[usize; 2]; 9] =

@@ -1,12 +1,12 @@
 //! Compares the errors of products in split f16, in tf32x3 and in f32.
 
-use crate::support::numbers::Data;
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::ops::GemmShape;
 
 use crate::gemm_case::{self, Op, TF32X3_TILES, shape, tiles_of};
 use crate::harness::Device;
 use crate::split_products::Case;
+use crate::support::numbers::Data;
 
 /// `x·wᵀ` as SGEMM computes it: each element is a chain of fused multiply-adds.
 fn sgemm(x: &[f32], w: &[f32], GemmShape { rows, inputs, outputs }: GemmShape) -> Vec<f32> {

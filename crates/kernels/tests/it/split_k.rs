@@ -1,6 +1,5 @@
 //! GEMMs with split-K.
 
-use crate::support::numbers::{Data, Tolerance, same_bits};
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
     DType, DgradSplitK, FpropSplitK, GemmConfig, GemmShape, SplitKSum, WgradSplitK,
@@ -9,6 +8,7 @@ use retrograph_kernels::ops::{
 use crate::elementwise::rounds;
 use crate::gemm_case::{Case, OPS, Op, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, Tolerance, same_bits};
 
 /// Computes a product by split-K with `splits` splits.
 fn split_k(op: Op, shape: GemmShape, a: &[f32], b: &[f32], splits: usize) -> Vec<f32> {

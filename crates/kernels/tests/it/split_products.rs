@@ -1,6 +1,5 @@
 //! Matrices split into two f16 terms, and their products.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::ops::{
@@ -12,6 +11,7 @@ use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;
 use crate::products;
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band.
 const SHAPES: [[usize; 3]; 9] = [

@@ -1,6 +1,5 @@
 //! RMSNorm and its backward pass, fused with the split into f16 terms.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use retrograph_kernels::norm::reference::rms_norm::{rms_norm, rms_norm_backward};
 use retrograph_kernels::ops::{
     ResidualAdd, RmsNorm, RmsNormBackward, SplitMatrix, SplitRmsNorm, SplitRmsNormBackward,
@@ -10,6 +9,7 @@ use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 use crate::harness::Device;
 use crate::split_products::unwritten;
 use crate::split_swiglu::{same, split, values, values_of};
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Zero, one vec4 in the last warp, several rows per block, and rows for each number of vec4s per
 /// thread, or more.

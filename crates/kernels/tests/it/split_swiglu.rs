@@ -1,6 +1,5 @@
 //! SwiGLU and its gradients, fused with the split into f16 terms.
 
-use crate::support::numbers::{Data, doubles, same_bits};
 use half::f16;
 use retrograph_kernels::elementwise::reference::silu;
 use retrograph_kernels::ops::{
@@ -11,6 +10,7 @@ use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::harness::Device;
 use crate::split_products::unwritten;
+use crate::support::numbers::{Data, doubles, same_bits};
 
 /// Zero, rows for one thread, rows for each number of groups per thread, and rows that do not fit
 /// in registers.

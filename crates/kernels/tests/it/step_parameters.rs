@@ -1,11 +1,11 @@
 //! Fetching step parameters from a ring, against a ring on the host.
 
-use crate::support::numbers::Data;
 use retrograph_kernel_abi::step_parameters::{FETCH_STEP_PARAMETERS, module};
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{KernelError, SmTarget, View, images};
 
 use crate::harness::{Device, UNWRITTEN};
+use crate::support::numbers::Data;
 
 /// Numbers of vec4s: one, primes, both sides of a warp and of a block, and several iterations of a
 /// block.

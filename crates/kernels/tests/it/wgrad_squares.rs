@@ -1,6 +1,5 @@
 //! Weight gradients with partial sums of their squares.
 
-use crate::support::numbers::{Data, same_bits};
 use half::bf16;
 use retrograph_kernels::ops::{GemmShape, Wgrad, WgradSquares};
 use retrograph_kernels::{DType, KernelError, Launch, SmTarget, TensorView};
@@ -8,6 +7,7 @@ use retrograph_kernels::{DType, KernelError, Launch, SmTarget, TensorView};
 use crate::bf16_matrix::{Matrix, upload};
 use crate::gemm_case::{Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;
+use crate::support::numbers::{Data, same_bits};
 
 /// Rows, inputs, outputs: zero, one block, edges of blocks and of tiles, tiles that do not consist
 /// of whole blocks, and more tiles than a band.

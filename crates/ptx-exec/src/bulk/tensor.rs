@@ -20,7 +20,8 @@ pub(super) struct Piece {
 
 /// The pieces of the box whose first element is at `first` and which starts at `shared` in shared
 /// memory. With a swizzle, each row takes its span there, also if it is shorter: seen on an H200
-/// with rows of 32 bytes and a span of 64.
+/// with rows of 32 bytes and a span of 64. Whether a load keeps the bytes between rows is not
+/// known; here it poisons them.
 pub(super) fn pieces(map: &TensorMap, first: [i32; MAX_DIMENSIONS], shared: u64) -> Vec<Piece> {
     let size = u64::from(map.element.size());
     let row_pieces = u64::from(map.extent[0]) * size / PIECE;

@@ -1,6 +1,5 @@
 //! Programmatic dependent launch: kernels that start before their predecessor has ended.
 
-use crate::support::with;
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
 use retrograph_runtime::{
@@ -12,6 +11,7 @@ use crate::device::{Device, device};
 use crate::failing_programs::Bench;
 use crate::programs::build;
 use crate::ptx::{SCALE, image};
+use crate::support::with;
 
 const LEN: usize = 64;
 /// Kernels in a row.

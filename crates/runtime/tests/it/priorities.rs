@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use crate::support::with;
 use retrograph_driver_sys::{
     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraph, CUgraphExec, CUresult, DriverTable,
 };
@@ -14,6 +13,7 @@ use retrograph_runtime::{
 use crate::device::{Device, device};
 use crate::failing_programs::{Bench, UNKNOWN};
 use crate::programs::build;
+use crate::support::with;
 
 const LEN: usize = 64;
 

@@ -2,8 +2,6 @@
 //!
 //! Split f16 keeps fewer bits of elements below 2⁻¹⁶ of the largest of their row.
 
-use crate::support::numbers::{Data, doubles};
-use crate::support::reference::{matmul, transposed};
 use half::f16;
 use retrograph_kernels::ops::{Fprop, GemmShape, Split, SplitMatrix};
 use retrograph_kernels::{KernelError, Launch};
@@ -15,6 +13,8 @@ use retrograph_runtime::{
 use crate::cublas::cublas;
 use crate::device::{Device, device};
 use crate::programs::build;
+use crate::support::numbers::{Data, doubles};
+use crate::support::reference::{matmul, transposed};
 
 const ROWS: usize = 256;
 const OUTPUTS: usize = 128;

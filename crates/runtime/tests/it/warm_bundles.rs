@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::fatbin::empty_cubin;
-use crate::support::with;
 use retrograph_driver_sim::Config;
 use retrograph_kernels::ops::{MEAN, SOFTMAX};
 use retrograph_kernels::{SmTarget, images};
@@ -16,6 +14,8 @@ use sha2::{Digest, Sha256};
 
 use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, STORE, image, requirements};
+use crate::support::fatbin::empty_cubin;
+use crate::support::with;
 use crate::warm_places::{assert_warm, on_disk, two, warm_two};
 
 /// A simulated device: its linker's output is text, which the tests can make themselves.

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::with;
 use retrograph_runtime::modules::{CacheDir, CacheOptions, CompileOptions, PrewarmReport, Source};
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
 
 use crate::device::Device;
 use crate::ptx::{SCALE, STORE, image};
+use crate::support::with;
 
 /// Options with a cache on disk.
 pub(crate) fn on_disk(path: &Path) -> CacheOptions {

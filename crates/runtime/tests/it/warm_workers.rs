@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use crate::support::with;
 use retrograph_runtime::modules::{
     CacheOptions, CompileOptions, Compiler, Source, Warning, WorkerCommand, serve_compiler,
 };
@@ -15,6 +14,7 @@ use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
 
 use crate::device::{Device, device_of, simulated};
 use crate::ptx::{BROKEN, SCALE, image, requirements};
+use crate::support::with;
 use crate::warm_places::{assert_warm, on_disk, sources, two, warm_two, with_workers};
 
 fn bench() -> Device {

@@ -7,10 +7,6 @@ mod tiles;
 
 use std::process::Command;
 
-use crate::support::device::{Device, device, device_of, simulated};
-use crate::support::fatbin::{EntryKind, fatbin};
-use crate::support::ptx::SCALE;
-use crate::support::with;
 use bytemuck::{Pod, Zeroable};
 use retrograph_driver::compile_ptx;
 use retrograph_driver_sim::Config;
@@ -18,6 +14,11 @@ use retrograph_runtime::{
     Argument, Bindings, CustomImage, CustomLaunch, DeviceBuffer, LaunchGeometry, LibraryCall,
     ModuleCache, Pass, Policy, PrewarmError, Program, Slice, Strategy,
 };
+
+use crate::support::device::{Device, device, device_of, simulated};
+use crate::support::fatbin::{EntryKind, fatbin};
+use crate::support::ptx::SCALE;
+use crate::support::with;
 
 const LEN: usize = 1000;
 

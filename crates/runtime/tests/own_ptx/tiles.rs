@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::support::device::{Device, device, device_of, simulated};
-use crate::support::ptx::SCALE;
-use crate::support::with;
 use retrograph_driver::{Driver, Origin};
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{CUgraphNode, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult};
@@ -13,6 +10,10 @@ use retrograph_runtime::{
     LaunchAttributes, LaunchGeometry, ModuleCache, NodeKind, Pass, Policy, Program, Slice,
     TensorMapLayout, TensorMapSwizzle, TensorMapType,
 };
+
+use crate::support::device::{Device, device, device_of, simulated};
+use crate::support::ptx::SCALE;
+use crate::support::with;
 
 /// Blocks of a launch. Each copies one box.
 const BLOCKS: u32 = 4;

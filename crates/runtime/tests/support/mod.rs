@@ -1,6 +1,5 @@
-//! What the tests share, also with those of other packages. The files of
-//! `retrograph-test-support`, which is not published, and of the tests of `retrograph-driver` are
-//! linked here.
+//! Helpers of tests. They are links to the tests of `retrograph-driver`, and to
+//! `retrograph-test-support`, which is not published.
 
 #![allow(unreachable_pub, unused, reason = "other tests use the rest")]
 

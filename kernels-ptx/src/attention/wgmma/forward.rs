@@ -205,7 +205,7 @@ impl<'k> Params<'k> {
         k.wgmma_wait_group(0);
         smem.release(stage.index);
         copy(self.values, first + (pairs - 1));
-        let mask = |tile: Value<'k, u32>| {
+        let cap_and_mask = |tile: Value<'k, u32>| {
             self.scale.apply_tanh(&scores);
             k.when(tile.ge(diagonal), || {
                 let starts = [self.start, tile * keys_of_tile];
@@ -214,7 +214,7 @@ impl<'k> Params<'k> {
             let first_key = tile * keys_of_tile;
             self.bounds.apply(k, first_key, keys_of_tile, &[&scores], f32::NEG_INFINITY);
         };
-        mask(first);
+        cap_and_mask(first);
         softmax.exponentials(&scores);
         let probs: Vec<_> = (0..keys_of_tile / STEPS).map(|_| registers(k, 0u32)).collect();
         let pack_probs = || {
@@ -234,7 +234,7 @@ impl<'k> Params<'k> {
             ping_pong.pass((tile + 1).ne(last));
             k.wgmma_wait_group(1);
             smem.release(keys_stage.index);
-            mask(tile + 1);
+            cap_and_mask(tile + 1);
             let factors = softmax.exponentials(&scores);
             // The branch keeps ptxas from moving the wait before the exponentials.
             copy(self.keys, tile + (pairs + 1));
