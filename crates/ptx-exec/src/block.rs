@@ -1,7 +1,8 @@
 //! Execution of a block: its warps take turns until all have ended.
 //!
-//! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. The seed of
-//! the launch reorders the warps in every round, to expose kernels that rely on an order.
+//! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. To expose
+//! kernels that rely on an order, the seed of the launch reorders the warps in every round, and
+//! sometimes delays one warp until the others cannot continue without it.
 
 mod cluster;
 mod special;
@@ -26,6 +27,16 @@ use crate::memory::{POISON, Snapshot, Span, fill_host};
 
 /// Maximum instructions of a warp per turn.
 const TURN: u64 = 1 << 13;
+/// Maximum rounds for which a warp is delayed, because the others may spin until it runs.
+const MAX_DELAY: u32 = 32;
+
+/// A warp that does not run while others can.
+#[derive(Clone, Copy)]
+struct Delayed {
+    warp: usize,
+    /// Remaining rounds.
+    rounds: u32,
+}
 
 /// A fault and its thread.
 #[derive(Clone, Debug)]
@@ -92,6 +103,7 @@ pub(super) struct BlockRunner<'a> {
     given_up: u32,
     /// Seed of the warp order of the next round; 0 for ascending order.
     round: u64,
+    delayed: Option<Delayed>,
     /// The index of the block in its cluster.
     rank: u32,
     /// The address of the workspace of the grid, or 0.
@@ -157,6 +169,7 @@ impl<'a> BlockRunner<'a> {
             seen_version: 0,
             given_up: 0,
             round: 0,
+            delayed: None,
             rank,
             workspace: around.workspace,
             ctaid: [0; 3],
@@ -183,7 +196,7 @@ impl<'a> BlockRunner<'a> {
         self.machine.executed = 0;
         self.machine.contributions = Contributions::default();
         self.machine.memories.unfenced.iter_mut().for_each(Unfenced::clear);
-        (self.round, self.ctaid) = (order, block);
+        (self.round, self.delayed, self.ctaid) = (order, None, block);
         self.barriers.start(self.warps.len());
         (self.seen_version, self.given_up) = (0, 0);
         let program = self.machine.program;
@@ -225,8 +238,13 @@ impl<'a> BlockRunner<'a> {
             }
             self.wake()?;
             let mut progress = false;
+            self.delay();
+            let delayed = self.delayed.map(|it| it.warp);
             for turn in 0..self.warps.len() {
                 let warp = self.warp_at(turn, self.round);
+                if delayed == Some(warp) {
+                    continue;
+                }
                 while self.barriers.is_ready(warp) {
                     progress = true;
                     if !self.step(warp)? {
@@ -238,8 +256,14 @@ impl<'a> BlockRunner<'a> {
             let contributions = &mut self.machine.contributions;
             let mut released = self.barriers.release(races, contributions);
             released |= self.is_alone() && self.release_cluster();
-            if !released && !progress && !self.unblock(gives_up)? {
-                return Ok(Progress::Blocked);
+            if !released && !progress {
+                if delayed.is_some() {
+                    if !self.land()? {
+                        self.delayed = None;
+                    }
+                } else if !self.unblock(gives_up)? {
+                    return Ok(Progress::Blocked);
+                }
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
         }
@@ -249,6 +273,21 @@ impl<'a> BlockRunner<'a> {
                 let kind = FaultKind::AsyncProxy(Box::new(ProxyMisuse::BlockEnded));
                 Err(BlockFault { kind, block: self.ctaid, thread, pc })
             }
+        }
+    }
+
+    /// Ends the delay of a warp after its rounds. With a seed, delays another one in one round of
+    /// eight.
+    fn delay(&mut self) {
+        self.delayed = self.delayed.filter(|it| it.rounds > 0);
+        let random = scramble(self.round ^ u64::from(MAX_DELAY));
+        match &mut self.delayed {
+            Some(delayed) => delayed.rounds -= 1,
+            None if self.round != 0 && random.is_multiple_of(8) => {
+                let warp = (random >> 8) as usize % self.warps.len();
+                self.delayed = Some(Delayed { warp, rounds: MAX_DELAY });
+            }
+            None => {}
         }
     }
 

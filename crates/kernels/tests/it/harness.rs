@@ -41,8 +41,13 @@ impl Device {
     }
 
     /// A simulated device of its own, on which the image for `target` has this text.
-    pub(crate) fn with_edited_image(image: &'static str, target: SmTarget, text: &str) -> Self {
-        let machine = Arc::new(Machine::edited(image, target, text));
+    pub(crate) fn with_edited_image(
+        image: &'static str,
+        target: SmTarget,
+        text: &str,
+        seed: u64,
+    ) -> Self {
+        let machine = Arc::new(Machine::edited(image, target, text, seed));
         let mut device = Self::on(machine, Some(target));
         device.is_shared = false;
         device
@@ -110,6 +115,17 @@ impl Device {
     #[track_caller]
     pub(crate) fn run(&self, launch: &Launch<u64>) {
         self.run_as(launch, launch.dispatch(self.target));
+    }
+
+    /// Runs a launch whose blocks are persistent if its entry is a `wgmma` entry: then with at most
+    /// `blocks` of them.
+    #[track_caller]
+    pub(crate) fn run_in_blocks(&self, launch: &Launch<u64>, blocks: u32) {
+        let mut dispatch = launch.dispatch(self.target);
+        if dispatch.entry.contains("_wgmma_") {
+            dispatch.grid[0] = dispatch.grid[0].min(blocks);
+        }
+        self.run_as(launch, dispatch);
     }
 
     /// Runs a launch with another entry point or geometry than its own, and waits for it.

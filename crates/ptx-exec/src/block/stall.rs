@@ -59,7 +59,8 @@ impl BlockRunner<'_> {
         self.given_up = PATIENCE - 1;
     }
 
-    fn land(&mut self) -> Result<bool, BlockFault> {
+    /// Lands a load in flight. Returns whether there was one.
+    pub(super) fn land(&mut self) -> Result<bool, BlockFault> {
         let memories = &mut self.machine.memories;
         let Some(mut proxy) = memories.proxy.take() else { return Ok(false) };
         let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);

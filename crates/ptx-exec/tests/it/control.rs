@@ -1,8 +1,9 @@
 //! Branches, loops, barriers and the lives of registers.
 
+use retrograph_ptx_exec::Launch;
 use retrograph_ptx_exec::memory::POISON;
 
-use super::{binary, bytes_of, decode, kernel, kernel_with, run_text, words};
+use super::{Bench, binary, bytes_of, decode, kernel, kernel_with, run_text, words};
 
 #[test]
 fn both_sides_of_a_branch_are_taken() {
@@ -182,4 +183,32 @@ fn a_register_that_no_path_has_written_is_poison() {
     let body = "setp.lt.u32 %p1, %r0, 4; @%p1 mov.u32 %r9, 7; st.global.u32 [%rd3], %r9;";
     let out = words(&run_text(&kernel(body), 32, &[], 128));
     assert!(out.into_iter().eq((0..32).map(|lane| if lane < 4 { 7 } else { POISON })));
+}
+
+/// Two warps meet at a barrier several times, and then write; a third one reads. Without a delay,
+/// it reads in the first round.
+#[test]
+fn a_seed_may_delay_a_warp_until_the_others_have_ended() {
+    let meet = "bar.sync 1, 64;\n".repeat(6);
+    let body = format!(
+        "mov.u32 %r5, flag;
+        setp.ge.u32 %p1, %r3, 64;
+        @%p1 bra READ;
+        {meet}
+        st.shared.u32 [%r5], 7;
+        ret;
+        READ: ld.shared.u32 %r6, [%r5];
+        st.global.u32 [%rd3], %r6;"
+    );
+    let program = decode(&kernel_with(".shared .align 4 .b32 flag;", &body)).unwrap();
+    let read = |seed| {
+        let bench = Bench::new(&[], 96 * 4);
+        let launch = Launch { block: [96, 1, 1], seed, ..Launch::default() };
+        bench.launch(&program, launch).unwrap();
+        words(&bench.output())[64]
+    };
+    let found: Vec<_> = (0..64).map(read).collect();
+    assert_eq!(found[0], POISON, "in ascending order");
+    assert!(found.contains(&7) && found[1..].contains(&POISON), "{found:?}");
+    assert_eq!(found, (0..64).map(read).collect::<Vec<_>>(), "a seed repeats its order");
 }
