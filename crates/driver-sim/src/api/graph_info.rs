@@ -58,7 +58,11 @@ impl State {
     ) -> Call {
         let node = self.known_node(node)?;
         let found = self.nodes.get_mut(node)?;
-        let pointers = found.parameter_pointers.as_mut_ptr();
+        // Null without parameters, as on an H200.
+        let pointers = match &mut found.parameter_pointers[..] {
+            [] => std::ptr::null_mut(),
+            pointers => pointers.as_mut_ptr(),
+        };
         match &found.kind {
             NodeKind::Operation(Operation::Launch(launch)) => {
                 let mut given = launch.node_parameters(pointers);

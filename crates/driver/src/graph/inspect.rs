@@ -209,10 +209,12 @@ impl Graph {
             block: [params.blockDimX, params.blockDimY, params.blockDimZ],
             shared_bytes: params.sharedMemBytes,
         };
-        let sizes = match params.kernelParams.is_null() || params.func.is_null() {
+        let sizes = match params.func.is_null() {
             true => None,
             false => parameter_sizes(&self.context, params.func)?,
         };
+        // The list is null for a kernel without parameters.
+        let sizes = sizes.filter(|sizes| sizes.is_empty() || !params.kernelParams.is_null());
         let arguments = sizes.map(|sizes| {
             let read = |(index, size): (usize, usize)| {
                 // SAFETY: the driver points to its copies of the parameters in the node, which does
