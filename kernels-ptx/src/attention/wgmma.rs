@@ -21,6 +21,7 @@ pub(super) mod grad_kv;
 pub(super) mod grad_q;
 mod smem;
 mod split;
+mod tile_scheduler;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{

@@ -23,6 +23,8 @@ parameters! {
         /// `[batch, seq]`: the first key that each query attends to, ascending within a sequence,
         /// read; null for 0.
         first_keys: pointer<u32>,
+        /// Sequences.
+        batch: u32,
         /// Tokens per sequence.
         seq: u32,
         /// Query heads.

@@ -106,6 +106,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
             out_bf16,
             lse: Pointer::write(lse),
             first_keys: Pointer::read_optional(bounds.map(|bounds| bounds.first_keys)),
+            batch,
             seq,
             heads,
             kv_heads,

@@ -56,7 +56,12 @@ pub(super) fn dispatch(
     let separates =
         wgmma_entry.is_none() && has_keys && FlashAttention::separates_grad_kv(*max_head_dim);
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
-    let grid = [planes, tiles, if separates { 2 } else { 1 }];
+    let is_forward = [family.forward.entries, family.prefill.entries].contains(&kernel.entries);
+    let grid = match wgmma_entry {
+        // Persistent blocks.
+        Some(_) if is_forward => [planes.saturating_mul(tiles).min(SMS), 1, 1],
+        _ => [planes, tiles, if separates { 2 } else { 1 }],
+    };
     Some(Dispatch {
         grid,
         shared_bytes: dynamic_shared(entry, target),

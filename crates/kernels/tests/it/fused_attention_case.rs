@@ -95,6 +95,8 @@ pub(crate) struct Case {
     pub(crate) first_keys: Option<Vec<u32>>,
     /// The rotation that the gradients of q and k undo.
     pub(crate) rope: Option<RopeCase>,
+    /// The maximum number of persistent blocks of the forward pass.
+    pub(crate) blocks: u32,
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
     pub(crate) v: Vec<f32>,
@@ -119,8 +121,19 @@ impl Case {
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
         let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
         let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
-        let softcap = None;
-        Self { compute, shape, scale, softcap, first_keys: None, rope: None, q, k, v, grad_out }
+        Self {
+            compute,
+            shape,
+            scale,
+            softcap: None,
+            first_keys: None,
+            rope: None,
+            blocks: u32::MAX,
+            q,
+            k,
+            v,
+            grad_out,
+        }
     }
 
     /// Runs forward and backward pass, the group in `splits`.
@@ -158,7 +171,7 @@ impl Case {
             scale,
             softcap,
         };
-        device.run(&forward.launch().unwrap());
+        device.run_in_blocks(&forward.launch().unwrap(), self.blocks);
         if splits == 1 {
             check_rounded(device, out, out_bf16);
         }

@@ -1,27 +1,50 @@
-//! Mistakes planted in the warp-specialized GEMM: the simulator must name each one.
+//! Mistakes planted in the warp-specialized GEMM and in attention: the simulator must name each one.
 //!
 //! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
 
 use half::bf16;
 use retrograph_driver_sim::Diagnostic;
-use retrograph_kernels::ops::DType;
-use retrograph_kernels::{SmTarget, images};
+use retrograph_kernels::ops::{AttentionShape, DType, FusedAttention};
+use retrograph_kernels::{Dispatch, SmTarget, images};
 
+use crate::fused_attention_case;
 use crate::gemm_case::{Case, Format, Op, geometry, multistage_tiles, shape};
 use crate::harness::Device;
 use crate::support::numbers::Data;
 
-const IMAGE: &str = "gemm_bf16_nt_multistage";
-const ENTRY: &str = "gemm_bf16_nt_multistage_tma_128x128";
+/// A warp-specialized product.
+const GEMM: Kernel = Kernel {
+    image: "gemm_bf16_nt_multistage",
+    entry: "gemm_bf16_nt_multistage_tma_128x128",
+    run: run_gemm,
+};
 /// One block computes both tiles. Each fills the six stages of the pipeline once.
 const SHAPE: [usize; 3] = [256, 384, 128];
+/// The forward pass of attention.
+const ATTENTION: Kernel = Kernel {
+    image: "flash_attention_bf16",
+    entry: "flash_attention_bf16_wgmma_hd64",
+    run: run_attention,
+};
+/// The orders of warps in which a mistake is looked for. Few mistakes have an effect in all.
+const SEEDS: u64 = 32;
 
 fn target() -> SmTarget {
     SmTarget::arch_specific(90)
 }
 
+/// An entry in which mistakes are planted.
+#[derive(Clone, Copy)]
+struct Kernel {
+    image: &'static str,
+    entry: &'static str,
+    /// Runs the entry once.
+    run: fn(&Edited, &Device) -> Option<Diagnostic>,
+}
+
 /// The lines of the image, and the range of the entry in them.
 struct Edited {
+    kernel: Kernel,
     lines: Vec<String>,
     entry: std::ops::Range<usize>,
     /// Rows of the product.
@@ -29,13 +52,13 @@ struct Edited {
 }
 
 impl Edited {
-    fn new() -> Self {
-        let text = images::ptx(IMAGE, target()).unwrap();
+    fn new(kernel: Kernel) -> Self {
+        let text = images::ptx(kernel.image, target()).unwrap();
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        let is_start = |line: &String| line.contains(&format!(".entry {ENTRY}("));
+        let is_start = |line: &String| line.contains(&format!(".entry {}(", kernel.entry));
         let start = lines.iter().position(is_start).expect("the image has the entry");
         let end = start + lines[start..].iter().position(|line| line == "}").unwrap();
-        Self { lines, entry: start..end, rows: SHAPE[0] }
+        Self { kernel, lines, entry: start..end, rows: SHAPE[0] }
     }
 
     /// The line at the end of a path: the first line of the entry that starts with the first part,
@@ -45,7 +68,8 @@ impl Edited {
         for part in path {
             let is_part = |line: &String| line.trim_start().starts_with(part);
             let next = self.lines[at + 1..self.entry.end].iter().position(is_part);
-            at += 1 + next.unwrap_or_else(|| panic!("{ENTRY} has no {part} in {path:?}"));
+            at += 1 + next
+                .unwrap_or_else(|| panic!("{} has no {part} in {path:?}", self.kernel.entry));
         }
         at
     }
@@ -71,25 +95,48 @@ impl Edited {
         self.lines.insert(to, line);
     }
 
-    fn run(&self) -> Option<Diagnostic> {
+    fn run(&self, seed: u64) -> Option<Diagnostic> {
         let text = self.lines.join("\n");
-        let device = Device::with_edited_image(IMAGE, target(), &text);
-        let [_, inputs, outputs] = SHAPE;
-        let (shape, mut data) =
-            (shape([self.rows, inputs, outputs]), Data::new("planted mistakes"));
-        let ([a, b, len], _) = Op::Fprop.lens(shape);
-        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = Case::new(Op::Fprop, shape, &a, &b);
-        let (compute, left, format) = (DType::Bf16, Format::Bf16, Format::Bf16);
-        let case = Case { compute, left, format, ..case };
-        let result = device.upload(&vec![bf16::MAX; len]);
-        let launch = case.launch_rounded(&device, result).unwrap();
-        let tiles = multistage_tiles(target()).iter();
-        let mut candidates = tiles.map(|tile| geometry(&launch, target(), *tile));
-        let dispatch = candidates.find(|dispatch| dispatch.entry == ENTRY).unwrap();
-        assert_eq!(dispatch.grid, [1, 1, 1]);
-        device.run_edited(&launch, dispatch)
+        let device = Device::with_edited_image(self.kernel.image, target(), &text, seed);
+        (self.kernel.run)(self, &device)
     }
+}
+
+fn run_gemm(edited: &Edited, device: &Device) -> Option<Diagnostic> {
+    let [_, inputs, outputs] = SHAPE;
+    let (shape, mut data) = (shape([edited.rows, inputs, outputs]), Data::new("planted mistakes"));
+    let ([a, b, len], _) = Op::Fprop.lens(shape);
+    let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+    let case = Case::new(Op::Fprop, shape, &a, &b);
+    let (compute, left, format) = (DType::Bf16, Format::Bf16, Format::Bf16);
+    let case = Case { compute, left, format, ..case };
+    let result = device.upload(&vec![bf16::MAX; len]);
+    let launch = case.launch_rounded(device, result).unwrap();
+    let tiles = multistage_tiles(target()).iter();
+    let mut candidates = tiles.map(|tile| geometry(&launch, target(), *tile));
+    let dispatch = candidates.find(|dispatch| dispatch.entry == edited.kernel.entry).unwrap();
+    assert_eq!(dispatch.grid, [1, 1, 1]);
+    device.run_edited(&launch, dispatch)
+}
+
+/// One block computes the tiles of two heads, each with one tile of keys, so that the warpgroups
+/// take no turns.
+fn run_attention(edited: &Edited, device: &Device) -> Option<Diagnostic> {
+    let shape = AttentionShape { batch: 1, seq: 128, heads: 2, kv_heads: 1, head_dim: 64 };
+    let mut data = Data::new("planted mistakes in attention");
+    let mut upload = |heads| {
+        let len = shape.seq * heads * shape.head_dim;
+        fused_attention_case::upload(device, DType::Bf16, &data.uniform(len, 2.0))
+    };
+    let (q, k, v) = (upload(shape.heads), upload(shape.kv_heads), upload(shape.kv_heads));
+    let out = device.unwritten(q.len());
+    let lse = device.unwritten(shape.heads * shape.seq);
+    let (split_f16, bounds, scale, softcap) = (None, None, 0.1, None);
+    let attention = FusedAttention { q, k, v, out, lse, split_f16, bounds, shape, scale, softcap };
+    let launch = attention.launch().unwrap();
+    let dispatch = launch.dispatch(target());
+    assert_eq!((dispatch.entry, dispatch.grid), (edited.kernel.entry, [2, 1, 1]));
+    device.run_edited(&launch, Dispatch { grid: [1, 1, 1], ..dispatch })
 }
 
 /// The fault that must be found.
@@ -101,15 +148,30 @@ struct Expected {
     at: &'static str,
 }
 
-/// Runs the entry with an edit and checks the fault.
+/// Runs the product with an edit and checks the fault.
 #[track_caller]
 fn check(expected: Expected, edit: impl Fn(&mut Edited)) {
-    let mut edited = Edited::new();
+    check_in(GEMM, expected, edit);
+}
+
+/// Runs an entry with an edit, in several orders of its warps, until the fault is found.
+#[track_caller]
+fn check_in(kernel: Kernel, expected: Expected, edit: impl Fn(&mut Edited)) {
+    let mut edited = Edited::new(kernel);
     edit(&mut edited);
-    let found = edited.run().expect("the mistake has no effect");
-    let site = found.site.as_ref().expect("a fault of the kernel");
-    assert!(found.message.contains(expected.says) && site.kernel == ENTRY, "{found}");
-    assert!(site.text.starts_with(expected.at), "{found}");
+    let mut others = Vec::new();
+    let is_expected = |found: &Diagnostic| {
+        let site = found.site.as_ref().expect("a fault of the kernel");
+        assert_eq!(site.kernel, kernel.entry, "{found}");
+        found.message.contains(expected.says) && site.text.starts_with(expected.at)
+    };
+    for found in (0..SEEDS).filter_map(|seed| edited.run(seed)) {
+        if is_expected(&found) {
+            return;
+        }
+        others.push(found.to_string());
+    }
+    panic!("not found: {}; found: {others:?}", expected.says);
 }
 
 const FULL: &[&str] = &["wgmma.commit_group", "mbarrier.try_wait"];
@@ -123,8 +185,23 @@ const IN_FLIGHT: &str = "a read of shared memory at";
 const ACCUMULATOR: &str = "an accumulator was written while its wgmma is in flight";
 
 #[test]
-fn the_kernel_without_mistakes_passes() {
-    assert_eq!(Edited::new().run(), None);
+fn kernels_without_mistakes_pass() {
+    for (kernel, seed) in [GEMM, ATTENTION].into_iter().flat_map(|it| (0..8).map(move |i| (it, i)))
+    {
+        assert_eq!(Edited::new(kernel).run(seed), None, "{}", kernel.entry);
+    }
+}
+
+#[test]
+fn an_early_copy_of_the_next_queries_is_found() {
+    // The producer does not wait until both warpgroups have read the queries: a late warp then
+    // waits for a phase that has passed.
+    let released = [&["wgmma.commit_group"; 4][..], &["mbarrier.arrive"]].concat();
+    let stuck = Expected { says: "no warp of the block can make progress", at: TRY_WAIT };
+    check_in(ATTENTION, stuck, |edited| {
+        edited.remove(&[&released[..], &[TRY_WAIT]].concat());
+        edited.remove(&[&released[..], &["$mbarrier", "@!"]].concat());
+    });
 }
 
 #[test]

@@ -25,6 +25,8 @@ struct Case {
     window: Option<u32>,
     scale: f32,
     softcap: Option<f32>,
+    /// The maximum number of persistent blocks.
+    blocks: u32,
     q: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
@@ -49,7 +51,19 @@ impl Case {
         let end = (start + queries).min(capacity) * width;
         keys[end..].fill(f32::NAN);
         let scale = 1.0 / (head_dim as f32).sqrt();
-        Self { format, shape, start, queries, window: None, scale, softcap: None, q, keys, values }
+        Self {
+            format,
+            shape,
+            start,
+            queries,
+            window: None,
+            scale,
+            softcap: None,
+            blocks: u32::MAX,
+            q,
+            keys,
+            values,
+        }
     }
 
     /// Queries before the capacity.
@@ -75,7 +89,7 @@ impl Case {
             scale,
             softcap,
         };
-        device.run(&attention.launch().unwrap());
+        device.run_in_blocks(&attention.launch().unwrap(), self.blocks);
         let (mut exact, halves) = (device.download(out), device.download(out_bf16));
         exact.truncate(self.defined() * shape.heads * shape.head_dim);
         let halves = &bytemuck::cast_slice(&halves)[..exact.len()];
@@ -207,7 +221,7 @@ fn scores_with_a_cap_match_the_reference() {
 }
 
 #[test]
-fn neither_capacity_nor_pieces_of_whole_tiles_change_a_bit() {
+fn neither_capacity_nor_blocks_nor_pieces_of_whole_tiles_change_a_bit() {
     let mut data = Data::new("prefill attention pieces");
     for (format, head_dim) in
         [(Format::F32, 64), (Format::Bf16, 64), (Format::Bf16, 40), (Format::Bf16, 256)]
@@ -222,6 +236,9 @@ fn neither_capacity_nor_pieces_of_whole_tiles_change_a_bit() {
             ..whole.clone()
         };
         same_bits(&found, &large.run(), "a larger capacity");
+        for blocks in [1, 4] {
+            same_bits(&found, &Case { blocks, ..whole.clone() }.run(), "fewer blocks");
+        }
         let row = 2 * head_dim;
         for [start, end] in [[0, 128], [128, 300]] {
             let q = whole.q[start * row..end * row].to_vec();

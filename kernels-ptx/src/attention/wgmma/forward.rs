@@ -15,8 +15,9 @@ use retrograph_kernel_abi::attention::{
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Ptr, Value};
 
-use super::smem::{HeadMap, Smem, SmemLayout};
+use super::smem::{HeadMap, PlacedTile, Smem, SmemLayout};
 use super::split::RowScales;
+use super::tile_scheduler::{QueryTile, TileScheduler};
 use super::{Config, Operands, WARPS, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::config::Pass;
 use crate::attention::epilogue::ResultRows;
@@ -63,22 +64,94 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
 pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
     Kernel::build(name(config, pass), |k| {
         bound_block(k);
-        let params = match pass {
-            Pass::Sequences => Params::declare(k, config),
-            Pass::Prefill => Params::declare_prefill(k, config),
-        };
-        k.return_if(params.start.ge(params.key_end));
+        let params = Params::declare(k, pass);
         let smem = smem_layout(config).declare(k);
-        match config.operands {
-            Operands::Bf16 => params.compute(k, config, &smem),
-            Operands::Split => params.compute_split(k, config, &smem),
-        }
+        let scheduler = params.scheduler(k);
+        let prefetch = |tile| match config.operands {
+            Operands::Bf16 => params.block(k, config, tile).prefetch(k, config, &smem),
+            Operands::Split => params.block(k, config, tile).prefetch_split(k, &smem),
+        };
+        k.when(smem.copies, || scheduler.first(prefetch));
+        let state = PipelineState::new(k);
+        scheduler.for_each(|turn| {
+            let queries = smem.wait_resident(turn.round & 1, warpgroup(k));
+            // Called when the queries are no longer read. The branch keeps ptxas from moving a
+            // later wait before it.
+            let next = || {
+                smem.release_resident();
+                k.when(smem.copies & turn.has_next, || {
+                    smem.wait_resident_empty(turn.round & 1);
+                    prefetch(turn.next);
+                });
+            };
+            let block = params.block(k, config, turn.tile);
+            match config.operands {
+                Operands::Bf16 => block.compute(k, config, &smem, state, queries, next),
+                Operands::Split => block.compute_split(k, config, &smem, state, queries, next),
+            }
+        });
     })
 }
 
-/// The parameters, and the position of this block.
+/// The parameters.
+enum Params<'k> {
+    Sequences(FlashForwardParameters<Declarations<'k>>),
+    Prefill {
+        parameters: FlashPrefillParameters<Declarations<'k>>,
+        /// The position of the first query.
+        first: Value<'k, u32>,
+        /// The end of the queries that are positions of the cache.
+        end: Value<'k, u32>,
+    },
+}
+
+impl<'k> Params<'k> {
+    fn declare(k: &Kernel<'k>, pass: Pass) -> Self {
+        match pass {
+            Pass::Sequences => {
+                Self::Sequences(FlashForwardParameters::declare(&mut Declarations(*k)))
+            }
+            Pass::Prefill => {
+                let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
+                let FlashPrefillParameters { start, queries, positions, .. } = parameters;
+                let first = start.load(0).min(positions);
+                Self::Prefill { parameters, first, end: (first + queries).min(positions) }
+            }
+        }
+    }
+
+    /// The scheduler of the tiles of 128 queries.
+    fn scheduler(&self, k: &Kernel<'k>) -> TileScheduler<'k> {
+        match self {
+            Self::Sequences(FlashForwardParameters { batch, seq, heads, .. }) => {
+                TileScheduler::new(k, *batch * *heads, (*seq + (WGMMA_ROWS - 1)) / WGMMA_ROWS)
+            }
+            Self::Prefill { parameters, first, end } => {
+                let rows = *end - aligned(*first);
+                let tiles = (rows + (WGMMA_ROWS - 1)) / WGMMA_ROWS;
+                TileScheduler::new(k, parameters.heads, end.gt(*first).select(tiles, 0))
+            }
+        }
+    }
+
+    fn block(&self, k: &Kernel<'k>, config: Config, tile: QueryTile<'k>) -> Block<'k> {
+        match self {
+            Self::Sequences(parameters) => Block::of_sequence(config, parameters, tile),
+            Self::Prefill { parameters, first, .. } => {
+                Block::of_prefill(k, config, parameters, *first, tile)
+            }
+        }
+    }
+}
+
+/// The last position up to `position` at which a tile starts.
+fn aligned<'k>(position: Value<'k, u32>) -> Value<'k, u32> {
+    position & !(WGMMA_ROWS - 1)
+}
+
+/// The operands and results of a tile of queries.
 #[derive(Clone, Copy)]
-struct Params<'k> {
+struct Block<'k> {
     q: HeadMap<'k>,
     keys: HeadMap<'k>,
     values: HeadMap<'k>,
@@ -87,31 +160,31 @@ struct Params<'k> {
     /// The scales of split q, keys and values; `None` for bf16.
     scales: Option<[RowScales<'k>; 3]>,
     scale: ScoreScale<'k>,
-    /// The first row of q of the block. In prefill, the rows of the first block may start before 0.
+    /// The first row of q of the tile. In prefill, the rows of the first tile may start before 0.
     row: Value<'k, u32>,
-    /// The position of its query, a multiple of the rows of a block.
+    /// The position of its query, a multiple of the rows of a tile.
     start: Value<'k, u32>,
-    /// The end of the keys.
-    key_end: Value<'k, u32>,
     /// The first keys of the queries.
     bounds: RowBounds<'k>,
 }
 
-impl<'k> Params<'k> {
-    fn declare(k: &Kernel<'k>, config: Config) -> Self {
-        let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
-        let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = parameters;
-        let FlashForwardParameters { head_dim, scale, softcap, q_map, k_map, .. } = parameters;
-        let FlashForwardParameters { v_map, first_keys, q_scales, k_scales, .. } = parameters;
-        let FlashForwardParameters { v_scales, .. } = parameters;
-        let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
+impl<'k> Block<'k> {
+    fn of_sequence(
+        config: Config,
+        parameters: &FlashForwardParameters<Declarations<'k>>,
+        tile: QueryTile<'k>,
+    ) -> Self {
+        let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = *parameters;
+        let FlashForwardParameters { head_dim, scale, softcap, q_map, k_map, .. } = *parameters;
+        let FlashForwardParameters { v_map, first_keys, q_scales, k_scales, .. } = *parameters;
+        let FlashForwardParameters { v_scales, batch, .. } = *parameters;
+        let (sequence, head) = (tile.head / heads, tile.head % heads);
         let kv_head = head / (heads / kv_heads);
-        let planes = [sequence, k.nctaid_x() / heads];
+        let planes = [sequence, batch];
         let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
-        // Blocks with the most keys start first.
-        let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
+        let start = tile.index * WGMMA_ROWS;
         let bounds = RowBounds::new(first_keys, Masked::Below, sequence, seq, start, WGMMA_ROWS);
         Self {
             q: head_map(q_map, head),
@@ -123,33 +196,35 @@ impl<'k> Params<'k> {
                 rows: seq,
                 rotation: None,
             },
-            lse: Some(lse.at(k.ctaid_x().mul_wide(seq))),
+            lse: Some(lse.at(tile.head.mul_wide(seq))),
             scales: (config.operands == Operands::Split).then(|| {
                 [q_scales, k_scales, v_scales].map(|scales| RowScales::new(scales, [sequence, seq]))
             }),
             scale: ScoreScale::new(config.capped, scale, softcap),
             row: start,
             start,
-            key_end: seq,
             bounds,
         }
     }
 
-    fn declare_prefill(k: &Kernel<'k>, config: Config) -> Self {
-        let parameters = FlashPrefillParameters::declare(&mut Declarations(*k));
-        let FlashPrefillParameters { out, out_bf16, start, queries, positions, .. } = parameters;
-        let FlashPrefillParameters { window, heads, kv_heads, head_dim, .. } = parameters;
-        let FlashPrefillParameters { scale, softcap, q_map, k_map, v_map, .. } = parameters;
-        k.return_if(queries.eq(0));
-        let head = k.ctaid_x();
+    /// A tile of new tokens from position `first` on.
+    fn of_prefill(
+        k: &Kernel<'k>,
+        config: Config,
+        parameters: &FlashPrefillParameters<Declarations<'k>>,
+        first: Value<'k, u32>,
+        tile: QueryTile<'k>,
+    ) -> Self {
+        let FlashPrefillParameters { out, out_bf16, queries, window, heads, .. } = *parameters;
+        let FlashPrefillParameters { kv_heads, head_dim, scale, softcap, .. } = *parameters;
+        let FlashPrefillParameters { q_map, k_map, v_map, .. } = *parameters;
+        let head = tile.head;
         let kv_head = head / (heads / kv_heads);
         let planes = [k.constant(0), k.constant(1)];
         let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
-        let first = start.load(0).min(positions);
-        // Blocks with the most keys start first. Blocks start at multiples of the keys of a tile,
-        // so that only the last tile crosses the diagonal.
-        let block = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
-        let start = (first & !(WGMMA_ROWS - 1)) + block;
+        // Tiles start at multiples of the keys of a tile, so that only the last tile crosses the
+        // diagonal.
+        let start = aligned(first) + tile.index * WGMMA_ROWS;
         Self {
             q: head_map(q_map, head),
             keys: head_map(k_map, kv_head),
@@ -165,7 +240,6 @@ impl<'k> Params<'k> {
             scale: ScoreScale::new(config.capped, scale, softcap),
             row: start - first,
             start,
-            key_end: (first + queries).min(positions),
             bounds: RowBounds::window(window, start, WGMMA_ROWS),
         }
     }
@@ -176,30 +250,48 @@ impl<'k> Params<'k> {
         smem.copy(self.values, key);
     }
 
-    fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
+    /// The first tile of keys, and the last one.
+    fn tiles(&self, keys: u32) -> [Value<'k, u32>; 2] {
+        [self.bounds.first_key(keys) / keys, (self.start + WGMMA_ROWS) / keys - 1]
+    }
+
+    /// Copies the queries and the first tiles, in the order of their products: keys are a tile
+    /// ahead. One stage stays free, because it may still hold the last values of the tile before.
+    fn prefetch(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let (keys_of_tile, _) = keys_and_stages(config);
-        let first = self.bounds.first_key(keys_of_tile) / keys_of_tile;
+        let [first, last] = self.tiles(keys_of_tile);
+        smem.copy_resident(&[self.q], self.row);
+        smem.copy(self.keys, first * keys_of_tile);
+        for tile in (1..smem.pairs()).map(|pair| first + pair) {
+            k.when(tile.le(last), || smem.copy(self.keys, tile * keys_of_tile));
+            let tile = tile - 1;
+            k.when(tile.le(last), || smem.copy(self.values, tile * keys_of_tile));
+        }
+    }
+
+    /// Computes the tile. `next` is called when the queries are no longer read.
+    fn compute(
+        &self,
+        k: &Kernel<'k>,
+        config: Config,
+        smem: &Smem<'k>,
+        state: PipelineState<'k>,
+        [queries]: [PlacedTile<'k>; 1],
+        next: impl FnOnce(),
+    ) {
+        let (keys_of_tile, _) = keys_and_stages(config);
+        let [first, last] = self.tiles(keys_of_tile);
         // The tiles from `diagonal` to the last one cross the diagonal.
         let diagonal = self.start / keys_of_tile;
-        let last = (self.start + WGMMA_ROWS) / keys_of_tile - 1;
-        // Stages hold keys and values in the order of their products: keys are a tile ahead.
         let copy = |source: HeadMap<'k>, tile: Value<'k, u32>| {
             k.when(smem.copies & tile.le(last), || smem.copy(source, tile * keys_of_tile));
         };
         let pairs = smem.pairs();
-        k.when(smem.copies, || smem.copy_resident(&[self.q], self.row));
-        copy(self.keys, first);
-        for pair in 1..pairs {
-            copy(self.keys, first + pair);
-            copy(self.values, first + (pair - 1));
-        }
         copy(self.keys, first + pairs);
-        let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, keys_of_tile));
         let softmax = OnlineSoftmax::new(k, self.scale.factor);
-        let ping_pong = PingPong { kernel: *k, warpgroup };
+        let ping_pong = PingPong { kernel: *k, warpgroup: warpgroup(k) };
 
-        let [queries] = smem.wait_resident(warpgroup);
         let (stage, keys) = smem.wait(state);
         multiply_transposed(k, config.operands, [queries, keys], &scores);
         k.wgmma_wait_group(0);
@@ -244,9 +336,11 @@ impl<'k> Params<'k> {
             pack_probs();
             copy(self.values, tile + pairs);
         });
-        let (_, values) = smem.wait(state);
+        let (values_stage, values) = smem.wait(state);
         multiply_values(values);
+        next();
         k.wgmma_wait_group(0);
+        smem.release(values_stage.index);
         self.finish(k, config, &softmax, &out);
     }
 

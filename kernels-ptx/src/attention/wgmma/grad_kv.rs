@@ -234,7 +234,7 @@ impl<'k> Params<'k> {
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let log2 = self.score_scale.log2();
-        let [keys, values] = smem.wait_resident(warpgroup(k));
+        let [keys, values] = smem.wait_resident(0, warpgroup(k));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =

@@ -164,7 +164,7 @@ impl<'k> Params<'k> {
         let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
         let log2 = self.score_scale.log2();
         let stats = self.stats(k);
-        let [queries, grad_out] = smem.wait_resident(warpgroup(k));
+        let [queries, grad_out] = smem.wait_resident(0, warpgroup(k));
         let previous = k.var(0u32);
         k.range(first, end, 1, |tile| {
             let (keys_stage, keys) = smem.wait(state);

@@ -1,6 +1,6 @@
 //! Shared memory of a block: resident tiles, and the pipeline of streamed tiles.
 
-use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
+use retrograph_ptx::build::{Arg, Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
 
 use super::{Operands, WARPS};
 use crate::primitives::smem_tile::{Major, SmemTile};
@@ -110,7 +110,7 @@ impl SmemLayout {
         [
             self.resident_count * self.terms * self.resident.words(),
             self.stages * self.stage_words(),
-            barrier_words(self.stages) + 2,
+            barrier_words(self.stages) + 4,
         ]
     }
 
@@ -140,18 +140,29 @@ impl SmemLayout {
         let stages = resident.offset(resident_words.into());
         let barriers = stages.offset(words_of_stages.into()).reinterpret::<u64>();
         let resident_full = barriers.offset(i64::from(2 * self.stages));
+        let resident_empty = resident_full.offset(1);
         let (producer, stage_words) = (self.producer, self.stage_words());
         let pipeline = TmaPipeline::new(k, producer, self.stages, stage_words, stages, barriers);
         k.when(k.tid_x().eq(0), || {
             pipeline.init(WARPS);
             k.mbarrier_init(resident_full, 1);
+            k.mbarrier_init(resident_empty, WARPS);
             k.fence_mbarrier_init();
         });
         k.barrier();
         // The second warpgroup runs after the first, so the stages that it fills are empty.
         let copies = producer.is_here(k, WARPS / 2);
         let filled = PipelineState::new(k);
-        Smem { kernel: *k, layout: self, resident, resident_full, pipeline, filled, copies }
+        Smem {
+            kernel: *k,
+            layout: self,
+            resident,
+            resident_full,
+            resident_empty,
+            pipeline,
+            filled,
+            copies,
+        }
     }
 }
 
@@ -162,6 +173,7 @@ pub(super) struct Smem<'k> {
     layout: SmemLayout,
     resident: Shared<'k, u32>,
     resident_full: Shared<'k, u64>,
+    resident_empty: Shared<'k, u64>,
     pipeline: TmaPipeline<'k>,
     /// The stage that is filled next.
     filled: PipelineState<'k>,
@@ -195,18 +207,30 @@ impl<'k> Smem<'k> {
         });
     }
 
-    /// Waits for the resident tiles, and returns the rows of this warpgroup in each.
+    /// Waits for the resident tiles of a phase, and returns the rows of this warpgroup in each.
     pub(super) fn wait_resident<const N: usize>(
         &self,
+        parity: impl Arg<'k, u32>,
         warpgroup: Value<'k, u32>,
     ) -> [PlacedTile<'k>; N] {
-        self.kernel.mbarrier_wait_parity(self.resident_full, 0);
+        self.kernel.mbarrier_wait_parity(self.resident_full, parity);
         let (tile, rows) = (self.layout.resident, warpgroup * (ROWS * LINE_WORDS));
         std::array::from_fn(|index| PlacedTile {
             tile,
             smem: self.resident_tile(index as u32).at(rows),
             term_words: tile.words(),
         })
+    }
+
+    /// Signals that this warp has read the resident tiles.
+    pub(super) fn release_resident(&self) {
+        let k = self.kernel;
+        k.when(k.lane().eq(0), || k.mbarrier_arrive(self.resident_empty));
+    }
+
+    /// Waits until every warp has released the resident tiles.
+    pub(super) fn wait_resident_empty(&self, parity: Value<'k, u32>) {
+        self.kernel.mbarrier_wait_parity(self.resident_empty, parity);
     }
 
     /// Waits for the resident tiles, and returns tile number `index`, which has as many rows as a

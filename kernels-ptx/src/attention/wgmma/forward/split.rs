@@ -2,12 +2,12 @@
 //! keys and values fit in shared memory. Each warpgroup ends at the tile of its own diagonal.
 
 use retrograph_kernel_abi::attention::WGMMA_ROWS;
-use retrograph_ptx::build::Kernel;
+use retrograph_ptx::build::{Kernel, Value};
 
-use super::{Config, Params};
+use super::{Block, Config};
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::online_softmax::OnlineSoftmax;
-use crate::attention::wgmma::smem::Smem;
+use crate::attention::wgmma::smem::{PlacedTile, Smem};
 use crate::attention::wgmma::split::{SplitRows, for_each};
 use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
@@ -19,22 +19,38 @@ pub(super) const KEYS: u32 = ROWS;
 /// Tiles of keys and values in flight.
 pub(super) const STAGES: u32 = 4;
 
-impl<'k> Params<'k> {
-    pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
-        let first = self.bounds.first_key(KEYS) / KEYS;
+impl<'k> Block<'k> {
+    /// The first tile of keys, and the end of the tiles.
+    fn split_tiles(&self) -> [Value<'k, u32>; 2] {
         let end = ((self.start + WGMMA_ROWS).min(self.out.rows) + (KEYS - 1)) / KEYS;
-        k.when(smem.copies, || {
-            smem.copy_resident(&[self.q], self.start);
-            k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
-        });
-        let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
+        [self.bounds.first_key(KEYS) / KEYS, end]
+    }
+
+    /// Copies the queries and the first tiles.
+    pub(super) fn prefetch_split(&self, k: &Kernel<'k>, smem: &Smem<'k>) {
+        let [first, end] = self.split_tiles();
+        smem.copy_resident(&[self.q], self.row);
+        k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
+    }
+
+    /// Computes the tile. `next` is called when the queries are no longer read.
+    pub(super) fn compute_split(
+        &self,
+        k: &Kernel<'k>,
+        config: Config,
+        smem: &Smem<'k>,
+        state: PipelineState<'k>,
+        [queries]: [PlacedTile<'k>; 1],
+        next: impl FnOnce(),
+    ) {
+        let [first, end] = self.split_tiles();
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
         let softmax = OnlineSoftmax::new(k, self.scale.factor);
         let [q_scales, k_scales, v_scales] = self.scales.expect("split operands have scales");
         let rows = q_scales.of_rows(self.start);
-        let [queries] = smem.wait_resident(warpgroup);
-        let diagonal = self.start / KEYS + warpgroup;
-        k.range(first, end.min(diagonal + 1), 1, |tile| {
+        let diagonal = self.start / KEYS + warpgroup(k);
+        let own_end = end.min(diagonal + 1);
+        k.range(first, own_end, 1, |tile| {
             let key = tile * KEYS;
             let (keys_stage, keys) = smem.wait(state);
             multiply_transposed(k, config.operands, [queries, keys], &scores);
@@ -58,6 +74,14 @@ impl<'k> Params<'k> {
             let next = tile + smem.pairs();
             k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
         });
+        // The first warpgroup does not read the last tile.
+        k.range(own_end, end, 1, |_| {
+            for _ in ["keys", "values"] {
+                let (stage, _) = smem.wait(state);
+                smem.release(stage.index);
+            }
+        });
+        next();
         self.finish(k, config, &softmax, &out);
     }
 }

@@ -27,7 +27,7 @@ impl<'k> Params<'k> {
         let scale_log2 = self.scale * LOG2_E;
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
-        let [keys, values] = smem.wait_resident(warpgroup(k));
+        let [keys, values] = smem.wait_resident(0, warpgroup(k));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =

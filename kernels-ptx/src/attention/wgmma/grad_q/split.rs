@@ -34,7 +34,7 @@ impl<'k> Params<'k> {
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [q_rows, grad_out_rows] =
             [q_scales, grad_out_scales].map(|scales| scales.of_rows(self.start));
-        let [queries, grad_out] = smem.wait_resident(warpgroup);
+        let [queries, grad_out] = smem.wait_resident(0, warpgroup);
         let first_query = self.start + warpgroup * ROWS;
         k.range(first, end.min((first_query + ROWS) / KEYS), 1, |tile| {
             let key = tile * KEYS;
