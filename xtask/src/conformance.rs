@@ -140,14 +140,18 @@ fn run_record(all: &Arguments, asked: &Record, folders: &Folders) -> anyhow::Res
     for (name, step) in &recorded.cut_short {
         println!("cut short: {name}: {step}");
     }
+    for name in &recorded.skipped {
+        println!("needs two devices: {name}");
+    }
     for mistake in &recorded.mistakes {
         println!("mistake: {mistake}");
     }
     println!(
-        "{} scenarios, {} steps, {} cut short, {} mistakes",
+        "{} scenarios, {} steps, {} cut short, {} skipped, {} mistakes",
         recorded.traces,
         recorded.steps,
         recorded.cut_short.len(),
+        recorded.skipped.len(),
         recorded.mistakes.len()
     );
     Ok(())

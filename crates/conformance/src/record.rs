@@ -1,6 +1,7 @@
 //! Recording of scenarios, each in its own process so that failures stay isolated.
 
 mod child;
+mod devices;
 mod head;
 mod vectors;
 
@@ -50,21 +51,26 @@ pub struct Recorded {
     pub steps: usize,
     /// Names of scenarios that crashed or hung, with the outcome.
     pub cut_short: Vec<(String, String)>,
+    /// Names of scenarios that need more devices than the machine has. They were not recorded.
+    pub skipped: Vec<String>,
     /// Errors in scenarios.
     pub mistakes: Vec<String>,
 }
 
 /// Records scenarios. Calls `progress` with the name of each finished scenario and the numbers of
-/// finished and of all scenarios. Writes a trace file as soon as all of its scenarios ran.
+/// finished and of all scenarios. Writes the trace file after each scenario, so an interrupted
+/// recording keeps its results.
 pub fn record(
     recording: &Recording,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> io::Result<Recorded> {
     let library = Library::load(&recording.scenarios);
-    let wanted: Vec<&Scenario> = library
+    let devices = count_devices(&recording.program);
+    let wanted = library
         .matching(&recording.filter)
-        .filter(|scenario| !recording.only_missing || !has_trace(scenario, &recording.out))
-        .collect();
+        .filter(|scenario| !recording.only_missing || !has_trace(scenario, &recording.out));
+    let (wanted, skipped): (Vec<&Scenario>, Vec<&Scenario>) =
+        wanted.partition(|scenario| scenario.devices() < 2 || scenario.devices() <= devices);
     let head = Head { lines: run_child(&recording.program, &["describe".as_ref()], LIMIT).lines };
     let book = Book { recording, library: &library, head, pages: Mutex::default() };
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -74,7 +80,7 @@ pub fn record(
             scope.spawn(|| {
                 while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = run_one(recording, scenario);
-                    if let Err(error) = book.enter(scenario, result, &wanted) {
+                    if let Err(error) = book.enter(scenario, result) {
                         failed.lock().unwrap_or_else(PoisonError::into_inner).replace(error);
                     }
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -86,7 +92,14 @@ pub fn record(
     if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    Ok(book.conclude())
+    let skipped = skipped.into_iter().map(|scenario| scenario.name.clone()).collect();
+    Ok(Recorded { skipped, ..book.conclude() })
+}
+
+/// Number of devices of the machine, which a child counts.
+fn count_devices(program: &[OsString]) -> usize {
+    let said = run_child(program, &["count".as_ref()], LIMIT);
+    said.lines.last().and_then(|line| line.parse().ok()).unwrap_or(0)
 }
 
 fn has_trace(scenario: &Scenario, out: &Path) -> bool {
@@ -99,8 +112,8 @@ pub(crate) fn path_of(folder: &Path, file: &str) -> PathBuf {
     folder.join(format!("{file}.txt"))
 }
 
-/// File and name of a scenario, and its trace or its error.
-type Page = (String, String, Result<Trace, String>);
+/// The name of a scenario, and its trace or its error.
+type Page = (String, Result<Trace, String>);
 
 /// The traces so far.
 struct Book<'a> {
@@ -111,37 +124,30 @@ struct Book<'a> {
 }
 
 impl Book<'_> {
-    /// Adds a result, and writes the trace file after its last scenario.
-    fn enter(
-        &self,
-        scenario: &Scenario,
-        result: Result<Trace, String>,
-        wanted: &[&Scenario],
-    ) -> io::Result<()> {
+    /// Adds a result and writes the trace file.
+    fn enter(&self, scenario: &Scenario, result: Result<Trace, String>) -> io::Result<()> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.push((scenario.file.clone(), scenario.name.clone(), result));
-        let of_file = wanted.iter().filter(|other| other.file == scenario.file).count();
-        let done = pages.iter().filter(|(file, ..)| *file == scenario.file).count();
-        if done < of_file {
-            return Ok(());
-        }
+        pages.push((scenario.name.clone(), result));
         let path = path_of(&self.recording.out, &scenario.file);
         let old = TraceFile::parse(&fs::read_to_string(&path).unwrap_or_default());
         let of_name = |name: &str| {
-            let fresh = pages.iter().find(|(_, other, _)| other == name);
-            let fresh = fresh.and_then(|(.., result)| result.as_ref().ok().cloned());
+            let fresh = pages.iter().find(|(other, _)| other == name);
+            let fresh = fresh.and_then(|(_, result)| result.as_ref().ok().cloned());
             fresh.or_else(|| old.find(name).cloned())
         };
         let in_file = self.library.scenarios.iter().filter(|other| other.file == scenario.file);
         let traces = in_file.filter_map(|other| of_name(&other.name)).collect();
         fs::create_dir_all(path.parent().unwrap_or(&self.recording.out))?;
-        fs::write(path, TraceFile { head: self.head.clone(), traces }.text())
+        // Replaces the file as a whole, so an interruption never truncates it.
+        let part = path.with_extension("part");
+        fs::write(&part, TraceFile { head: self.head.clone(), traces }.text())?;
+        fs::rename(part, path)
     }
 
     fn conclude(self) -> Recorded {
         let mut recorded = Recorded::default();
         recorded.mistakes.extend(self.library.mistakes.iter().map(ToString::to_string));
-        for (_, name, result) in self.pages.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        for (name, result) in self.pages.into_inner().unwrap_or_else(PoisonError::into_inner) {
             match result {
                 Ok(trace) => recorded.count(&trace),
                 Err(mistake) => recorded.mistakes.push(format!("{name}: {mistake}")),

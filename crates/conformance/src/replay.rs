@@ -126,9 +126,7 @@ fn play_along(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Resu
     config.threads = 1;
     config.recorded_attributes = true;
     config.attested_only = false;
-    if scenario.is_without_devices() {
-        config.devices = 0;
-    }
+    config.devices = scenario.devices();
     let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
     let mut refused = Vec::new();
     let mut expected = trace.map(|trace| trace.steps.iter());

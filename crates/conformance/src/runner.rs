@@ -96,7 +96,7 @@ impl Session {
                 Ok(format!("{name}={shown}"))
             }
             // The table has one function per name.
-            Action::NoDevices => Ok("done".to_owned()),
+            Action::NoDevices | Action::TwoDevices => Ok("done".to_owned()),
             Action::Log => {
                 let log = self.memory.log.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(format!("log=[{}]", log.join(", ")))

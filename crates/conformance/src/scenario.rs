@@ -52,13 +52,18 @@ pub(crate) enum Action {
     Sleep(u64),
     /// The machine has no devices; first step of a scenario.
     NoDevices,
+    /// The machine has two devices; first step of a scenario.
+    TwoDevices,
 }
 
 impl Scenario {
-    /// Whether the scenario runs without devices.
-    pub(crate) fn is_without_devices(&self) -> bool {
-        let mut steps = self.steps.iter().flatten();
-        steps.next().is_some_and(|step| matches!(step.action, Action::NoDevices))
+    /// The number of devices of the machine: 1, unless the first step says otherwise.
+    pub(crate) fn devices(&self) -> usize {
+        match self.steps.iter().flatten().next().map(|step| &step.action) {
+            Some(Action::NoDevices) => 0,
+            Some(Action::TwoDevices) => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -184,6 +189,7 @@ fn action(text: &str) -> Result<Action, Problem> {
         "show" => Ok(Action::Show(word(0)?)),
         "log" => Ok(Action::Log),
         "no_devices" => Ok(Action::NoDevices),
+        "two_devices" => Ok(Action::TwoDevices),
         "sleep" => Ok(Action::Sleep(number(0)?)),
         "read" => {
             let Some(address) = values.first().cloned() else {

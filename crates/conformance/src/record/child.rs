@@ -5,6 +5,7 @@ use std::path::Path;
 
 use retrograph_driver_sys::{DriverTable, LoadError};
 
+use super::devices::{self, VISIBLE};
 use crate::runner;
 use crate::scenario::Library;
 use crate::{Folders, record};
@@ -12,8 +13,8 @@ use crate::{Folders, record};
 /// The last line of a child that finished.
 pub(super) const END: &str = "end";
 
-/// Runs a request of the recording process: `describe`, `one FILE NAME` or `vectors OPCODE`. Prints
-/// the results to standard output.
+/// Runs a request of the recording process: `describe`, `count`, `one FILE NAME` or `vectors
+/// OPCODE`. Prints the results to standard output.
 pub fn child(
     driver: Option<&Path>,
     folders: &Folders,
@@ -34,6 +35,7 @@ pub fn child(
         [verb] if verb == "describe" => {
             record::describe(&table).iter().for_each(|line| say(line));
         }
+        [verb] if verb == "count" => say(&devices::count(&table).to_string()),
         [verb, file, name] if verb == "one" => one(&table, folders, file, name, &mut say),
         [verb, opcode] if verb == "vectors" => super::vectors::child(&table, opcode, &mut say),
         _ => say("mistake\tunknown request to a child"),
@@ -47,10 +49,8 @@ fn one(table: &DriverTable, folders: &Folders, file: &str, name: &str, say: &mut
     let Some(scenario) = library.scenarios.iter().find(|scenario| scenario.name == *name) else {
         return say("mistake\tthere is no such scenario");
     };
-    if scenario.is_without_devices() {
-        // SAFETY: this process has no other thread yet.
-        unsafe { std::env::set_var("CUDA_VISIBLE_DEVICES", "") };
-    }
+    // SAFETY: this process has no other thread yet.
+    unsafe { std::env::set_var(VISIBLE, devices::visible(scenario.devices())) };
     let run = runner::run(scenario, table, &folders.images, &mut |_, outcome| {
         say(&format!("outcome\t{}", outcome.0));
     });

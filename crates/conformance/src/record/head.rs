@@ -20,11 +20,16 @@ pub fn describe(table: &DriverTable) -> Vec<String> {
     // SAFETY: the array was zero before, and the driver writes a final zero within its length.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
     let cuda = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
-    vec![
+    let mut lines = vec![
         format!("driver: {} ({cuda})", driver_release().unwrap_or_else(|| "unknown".to_owned())),
         format!("gpu: {name}"),
         format!("date: {}", date()),
-    ]
+    ];
+    let devices = super::devices::count(table);
+    if devices > 1 {
+        lines.push(format!("devices: {devices}"));
+    }
+    lines
 }
 
 /// The release of the kernel driver, if the system reports it.
