@@ -6,15 +6,15 @@
 //! pageable memory is complete when the call returns.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::time::Instant;
 
 use retrograph_driver_sys::*;
 
+use super::parameters::CopyContexts;
 use crate::argument::{Call, In, Out};
 use crate::state::{Route, State, memory_refusal};
 use crate::timeline::transfer_duration;
-use crate::work::{Operation, PeerCopy, Work};
+use crate::work::{Copy, Operation, Work};
 
 /// How long a copy call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +51,27 @@ impl State {
         if given.WidthInBytes == 0 {
             return Ok(());
         }
-        match route {
-            Route::Queue(stream) => self.queue_copy(&given, stream, wait),
-            Route::Capture(stream, capture) => {
-                let copy = self.lasting_copy(&given)?;
-                self.capture_operation(stream, capture, Operation::Copy(copy))
-            }
-        }
+        self.copy_between(route, &given, None, wait)
     }
 
-    fn queue_copy(&mut self, given: &CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
-        let (copy, is_pageable_target) = self.immediate_copy(given)?;
+    /// Queues or captures a copy that may name its contexts.
+    pub(super) fn copy_between(
+        &mut self,
+        route: Route,
+        given: &CUDA_MEMCPY3D,
+        contexts: Option<CopyContexts>,
+        wait: Wait,
+    ) -> Call {
+        let stream = match route {
+            Route::Queue(stream) => stream,
+            Route::Capture(stream, capture) => {
+                let copy = self.lasting_copy(given, contexts)?;
+                return self.capture_operation(stream, capture, Operation::Copy(copy));
+            }
+        };
+        let (copy, is_pageable_target) = self.immediate_copy(given, contexts)?;
         if is_pageable_target {
-            let memory = &self.devices[self.streams.get(stream)?.device].memory;
-            let (source, target) = (Arc::clone(memory), Arc::clone(memory));
-            return self.copy_to_pageable(&PeerCopy { copy, source, target }, stream);
+            return self.copy_to_pageable(&copy, stream);
         }
         let work = Work::Operation(Operation::Copy(copy));
         match wait {
@@ -75,13 +81,13 @@ impl State {
     }
 
     /// Copies into pageable memory, through pinned staging memory, before the call returns.
-    pub(super) fn copy_to_pageable(&mut self, peer: &PeerCopy, stream: CUstream) -> Call {
+    fn copy_to_pageable(&mut self, copy: &Copy, stream: CUstream) -> Call {
         let awaited = self.awaited(stream)?;
         self.complete(awaited)?;
         let started = Instant::now();
-        let result = peer.run();
+        let result = self.run_copy(self.streams.get(stream)?.device, copy);
         self.timeline.exclude(started.elapsed());
-        let end = self.timeline.now() + transfer_duration(peer.copy.bytes());
+        let end = self.timeline.now() + transfer_duration(copy.bytes());
         self.timeline.wait_until(end);
         result.map_err(|error| memory_refusal(&error))
     }
@@ -174,10 +180,15 @@ impl State {
     }
 
     /// A copy between unified addresses: an address outside every device is a host address.
-    fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
+    pub(super) fn unified(
+        &mut self,
+        dst: CUdeviceptr,
+        src: CUdeviceptr,
+        bytes: usize,
+    ) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
         let is_device =
-            |address| self.on_device(device, address, 1) && !self.is_of_host_pool(address);
+            |address| self.on_any_device(device, address, 1) && !self.is_of_host_pool(address);
         let kind = |address| match is_device(address) {
             true => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             false => CUmemorytype::CU_MEMORYTYPE_HOST,

@@ -80,7 +80,7 @@ impl State {
     /// The kind of a copy node, in any context.
     pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
         check_box(given)?;
-        let copy = self.lasting_copy(given)?;
+        let copy = self.lasting_copy(given, None)?;
         Ok(NodeKind::Operation(Operation::Copy(copy)))
     }
 

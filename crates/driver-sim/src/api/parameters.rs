@@ -25,6 +25,13 @@ struct CopyEnd {
     bytes: usize,
 }
 
+/// The contexts that a copy names, as indices among the devices.
+#[derive(Clone, Copy)]
+pub(super) struct CopyContexts {
+    pub(super) source: usize,
+    pub(super) target: usize,
+}
+
 /// The host address of a side of a copy. A unified address is in the field for device addresses.
 fn host_of(kind: CUmemorytype, host: *mut c_void, device: CUdeviceptr) -> *mut c_void {
     match kind {
@@ -75,14 +82,16 @@ impl State {
         }
     }
 
-    /// The source or destination in device or pinned memory; `None` for pageable memory.
-    fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
-        let device = self.usable_device()?;
-        self.end_on(device, given)
-    }
-
-    /// The same for a copy whose source or destination names its context.
-    fn end_on(&mut self, device: usize, given: CopyEnd) -> Result<Option<End>, Refusal> {
+    /// The source or destination in device or pinned memory; `None` for pageable memory. Device
+    /// memory is on the device of `context`, or on any device without one: addresses are unified.
+    fn end(&mut self, given: CopyEnd, context: Option<usize>) -> Result<Option<End>, Refusal> {
+        let device = match context {
+            Some(context) => context,
+            None => {
+                let device = self.usable_device()?;
+                self.device_at(device, given.device).unwrap_or(device)
+            }
+        };
         match given.kind {
             // Even if the device has access to it.
             CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
@@ -115,12 +124,12 @@ impl State {
             return Ok(Some(End::Host(address)));
         }
         // Addresses are unified: the driver recognizes a device address.
-        if self.on_device(device, address as u64, given.bytes as u64) {
+        if self.on_any_device(device, address as u64, given.bytes as u64) {
             return Ok(Some(End::Device(address as u64)));
         }
         // A range that starts in pinned memory must end there.
         let known = self.pinned_at(address, 1).is_some();
-        if known || self.on_device(device, address as u64, 1) {
+        if known || self.on_any_device(device, address as u64, 1) {
             return Err(invalid(Rule::CopyExtent));
         }
         Ok(None)
@@ -147,11 +156,17 @@ impl State {
     }
 
     /// The copy of a node, which may run later and repeatedly.
-    pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, Refusal> {
+    pub(super) fn lasting_copy(
+        &mut self,
+        given: &CUDA_MEMCPY3D,
+        contexts: Option<CopyContexts>,
+    ) -> Result<Copy, Refusal> {
         let (source, target) = self.ends(given)?;
         let pageable = |end: CopyEnd| End::Pageable(end.host.expose_provenance());
-        let source = self.end(source)?.unwrap_or_else(|| pageable(source));
-        let target = self.end(target)?.unwrap_or_else(|| pageable(target));
+        let known = self.end(source, contexts.map(|of| of.source))?;
+        let source = known.unwrap_or_else(|| pageable(source));
+        let known = self.end(target, contexts.map(|of| of.target))?;
+        let target = known.unwrap_or_else(|| pageable(target));
         Ok(Copy { given: Box::new(*given), source, target })
     }
 
@@ -160,20 +175,10 @@ impl State {
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,
-    ) -> Result<(Copy, bool), Refusal> {
-        let device = self.usable_device()?;
-        self.immediate_copy_between(given, device, device)
-    }
-
-    /// The same from a source on one device to a destination on another one.
-    pub(super) fn immediate_copy_between(
-        &mut self,
-        given: &CUDA_MEMCPY3D,
-        source_device: usize,
-        target_device: usize,
+        contexts: Option<CopyContexts>,
     ) -> Result<(Copy, bool), Refusal> {
         let (source, target) = self.ends(given)?;
-        let source = match self.end_on(source_device, source)? {
+        let source = match self.end(source, contexts.map(|of| of.source))? {
             Some(end) => end,
             None => {
                 // SAFETY: the caller guarantees that the source of the copy is valid for its bytes.
@@ -181,7 +186,7 @@ impl State {
                 End::Snapshot(host.bytes(source.bytes)?.into())
             }
         };
-        let known = self.end_on(target_device, target)?;
+        let known = self.end(target, contexts.map(|of| of.target))?;
         let is_pageable = known.is_none();
         let target = known.unwrap_or(End::Host(target.host.expose_provenance()));
         Ok((Copy { given: Box::new(*given), source, target }, is_pageable))

@@ -3,16 +3,14 @@
 //! Every simulated device can access every other one. Access is enabled per context, but the device
 //! then has access from all of its contexts.
 
-use std::sync::Arc;
-
 use retrograph_driver_sys::*;
 
 use super::boxes::check;
 use super::copies::Wait;
+use super::parameters::CopyContexts;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::{Route, State};
-use crate::work::{PeerCopy, Work};
+use crate::state::State;
 
 /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
 const BEST_RANK: i32 = 0;
@@ -105,9 +103,10 @@ impl State {
         bytes: usize,
     ) -> Call {
         self.current()?;
-        let given = linear([target, source], [target_context, source_context], bytes);
-        let ends = self.linear_ends(&given)?;
-        self.run_peer_copy(&given, ends)
+        let contexts =
+            self.linear_contexts([target, source], [target_context, source_context], bytes)?;
+        let given = self.unified(target, source, bytes);
+        self.run_peer_copy(&given, contexts)
     }
 
     pub(crate) fn cuMemcpyPeerAsync(
@@ -119,16 +118,17 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
-        let given = linear([target, source], [target_context, source_context], bytes);
-        let ends = self.linear_ends(&given)?;
-        self.submit_peer_copy(&given, ends, stream, Wait::AsDocumented)
+        let contexts =
+            self.linear_contexts([target, source], [target_context, source_context], bytes)?;
+        let given = self.unified(target, source, bytes);
+        self.submit_peer_copy(&given, contexts, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpy3DPeer(&mut self, given: In<CUDA_MEMCPY3D_PEER>) -> Call {
         self.current()?;
         let given = given.get()?;
-        let ends = self.box_ends(&given)?;
-        self.run_peer_copy(&given, ends)
+        let contexts = self.box_contexts(&given)?;
+        self.run_peer_copy(&without_contexts(&given), contexts)
     }
 
     pub(crate) fn cuMemcpy3DPeerAsync(
@@ -137,14 +137,18 @@ impl State {
         stream: CUstream,
     ) -> Call {
         let given = given.get()?;
-        let ends = self.box_ends(&given)?;
-        self.submit_peer_copy(&given, ends, stream, Wait::AsDocumented)
+        let contexts = self.box_contexts(&given)?;
+        self.submit_peer_copy(&without_contexts(&given), contexts, stream, Wait::AsDocumented)
     }
 
-    /// The devices of a linear copy. Source and destination must each be in one allocation of the
-    /// context's device.
-    fn linear_ends(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<Ends, Refusal> {
-        let bytes = given.WidthInBytes;
+    /// The contexts of a linear copy. Destination and source, in this order, must each be in one
+    /// allocation of the context's device.
+    fn linear_contexts(
+        &mut self,
+        [target, source]: [CUdeviceptr; 2],
+        [target_context, source_context]: [CUcontext; 2],
+        bytes: usize,
+    ) -> Result<CopyContexts, Refusal> {
         let mut end = |address, context| {
             let device = self.context_of_copy(context)?;
             let fits = self.devices[device].memory.allocation_of(address);
@@ -154,12 +158,12 @@ impl State {
                 false => Err(invalid(Rule::PeerCopyExtent)),
             }
         };
-        let target = end(given.dstDevice, given.dstContext)?;
-        Ok(Ends { source: end(given.srcDevice, given.srcContext)?, target })
+        let target = end(target, target_context)?;
+        Ok(CopyContexts { source: end(source, source_context)?, target })
     }
 
-    /// The devices of a 3D copy.
-    fn box_ends(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<Ends, Refusal> {
+    /// The contexts of a 3D copy.
+    fn box_contexts(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<CopyContexts, Refusal> {
         let mut end = |kind, context: CUcontext, array: CUarray| match kind {
             CUmemorytype::CU_MEMORYTYPE_ARRAY if array.is_null() => Err(invalid(Rule::CopyNoArray)),
             // An array belongs to a context.
@@ -169,77 +173,38 @@ impl State {
         };
         let target = end(given.dstMemoryType, given.dstContext, given.dstArray)?;
         let source = end(given.srcMemoryType, given.srcContext, given.srcArray)?;
-        if !is_empty(given) {
-            check(&without_contexts(given))?;
+        let given = without_contexts(given);
+        if !is_empty(&given) {
+            check(&given)?;
         }
-        Ok(Ends { source, target })
+        Ok(CopyContexts { source, target })
     }
 
     /// Runs a copy that is ordered with all work of both contexts.
-    fn run_peer_copy(&mut self, given: &CUDA_MEMCPY3D_PEER, ends: Ends) -> Call {
-        for device in [ends.target, ends.source] {
+    fn run_peer_copy(&mut self, given: &CUDA_MEMCPY3D, contexts: CopyContexts) -> Call {
+        for device in [contexts.target, contexts.source] {
             self.complete_device(device)?;
         }
         let stream = self.default_stream()?;
-        self.submit_peer_copy(given, ends, stream, Wait::Complete)
+        self.submit_peer_copy(given, contexts, stream, Wait::Complete)
     }
 
     fn submit_peer_copy(
         &mut self,
-        given: &CUDA_MEMCPY3D_PEER,
-        ends: Ends,
+        given: &CUDA_MEMCPY3D,
+        contexts: CopyContexts,
         stream: CUstream,
         wait: Wait,
     ) -> Call {
-        let Route::Queue(stream) = self.route(stream)? else {
-            return Err(self.unsupported("captured copies between devices"));
-        };
-        if is_empty(given) {
-            return Ok(());
-        }
-        let given = without_contexts(given);
-        let (copy, is_pageable_target) =
-            self.immediate_copy_between(&given, ends.source, ends.target)?;
-        let [source, target] =
-            [ends.source, ends.target].map(|device| Arc::clone(&self.devices[device].memory));
-        let peer = PeerCopy { copy, source, target };
-        match wait {
-            _ if is_pageable_target => self.copy_to_pageable(&peer, stream),
-            Wait::Complete => self.run_now(stream, Work::PeerCopy(peer)),
-            Wait::AsDocumented => self.enqueue(stream, Work::PeerCopy(peer)).map(|_| ()),
+        let route = self.route(stream)?;
+        match is_empty(given) {
+            true => Ok(()),
+            false => self.copy_between(route, given, Some(contexts), wait),
         }
     }
 }
 
-/// The indices of the contexts of source and destination among the devices.
-#[derive(Clone, Copy)]
-struct Ends {
-    source: usize,
-    target: usize,
-}
-
-/// A linear copy. The target comes first, as in the arguments of the calls.
-fn linear(
-    [dstDevice, srcDevice]: [CUdeviceptr; 2],
-    [dstContext, srcContext]: [CUcontext; 2],
-    bytes: usize,
-) -> CUDA_MEMCPY3D_PEER {
-    CUDA_MEMCPY3D_PEER {
-        // The memory may be pinned host memory.
-        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
-        srcDevice,
-        srcContext,
-        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_UNIFIED,
-        dstDevice,
-        dstContext,
-        WidthInBytes: bytes,
-        Height: 1,
-        Depth: 1,
-        ..Default::default()
-    }
-}
-
-fn is_empty(given: &CUDA_MEMCPY3D_PEER) -> bool {
+fn is_empty(given: &CUDA_MEMCPY3D) -> bool {
     [given.WidthInBytes, given.Height, given.Depth].contains(&0)
 }
 

@@ -214,4 +214,16 @@ impl State {
         found.is_some_and(|(base, size)| bytes <= size - (address - base))
             || self.is_reserved(address, bytes)
     }
+
+    /// The device whose memory contains an address, `device` first. Addresses are unified.
+    pub(crate) fn device_at(&self, device: usize, address: u64) -> Option<usize> {
+        let contains = |index: &usize| self.devices[*index].memory.allocation_of(address).is_some();
+        std::iter::once(device).chain(0..self.config.devices).find(contains)
+    }
+
+    /// Whether one allocation of any device contains `bytes` bytes at `address`.
+    pub(crate) fn on_any_device(&self, device: usize, address: u64, bytes: u64) -> bool {
+        let device = self.device_at(device, address).unwrap_or(device);
+        self.on_device(device, address, bytes)
+    }
 }

@@ -56,7 +56,7 @@ impl Strides {
 
 impl End {
     /// The address, if it is memory of the device.
-    fn device_address(&self) -> Option<u64> {
+    pub(super) fn device_address(&self) -> Option<u64> {
         match self {
             Self::Device(address) | Self::Array(address, _) => Some(*address),
             _ => None,
@@ -152,11 +152,6 @@ impl Copy {
         (given.WidthInBytes as u64)
             .saturating_mul(given.Height as u64)
             .saturating_mul(given.Depth as u64)
-    }
-
-    /// Moves the bytes.
-    pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
-        self.run_between(memory, memory)
     }
 
     /// Moves the bytes from a source in one memory to a destination in another one.

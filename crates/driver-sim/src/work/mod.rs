@@ -10,7 +10,6 @@ mod exec;
 mod graph_run;
 mod host;
 mod launch;
-mod peer_copy;
 mod run;
 
 pub(crate) use attempt::{Attempt, Patience};
@@ -19,7 +18,6 @@ pub(crate) use exec::{Exec, Plan, PlanConditional, PlanNode, PlanWork};
 pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
-pub(crate) use peer_copy::PeerCopy;
 pub(crate) use run::{Failure, Progress};
 
 use std::sync::Arc;
@@ -62,8 +60,6 @@ impl Operation {
 pub(crate) enum Work {
     /// One operation.
     Operation(Operation),
-    /// A copy between devices.
-    PeerCopy(PeerCopy),
     /// A launch of an instantiated graph.
     Graph(Arc<Plan>),
     /// Frees an allocation.

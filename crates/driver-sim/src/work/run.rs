@@ -165,11 +165,6 @@ impl State {
                     self.run_graph(device, graph.insert(rest), id)
                 }
             },
-            Work::PeerCopy(peer) if !self.pinned_ends_live(&peer.copy) => Err(pinned_freed()),
-            Work::PeerCopy(peer) => match peer.run() {
-                Ok(()) => Ok(Progress::Ended(transfer_duration(peer.copy.bytes()))),
-                Err(error) => Err(failed_copy(&error)),
-            },
             Work::Free(address) => {
                 self.run_free(device, address).map(|()| Progress::Ended(Duration::ZERO))
             }
@@ -244,7 +239,7 @@ impl State {
                 return kernel::run(launch, memory, base).map(Progress::Ended);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
-            Operation::Copy(copy) => copy.run(memory).map(|()| copy.bytes()),
+            Operation::Copy(copy) => self.run_copy(device, copy).map(|()| copy.bytes()),
             Operation::Fill(fill) => fill.run(memory).map(|()| fill.bytes()),
             Operation::Host(call) => {
                 return Ok(Progress::Hosting(HostRun::start(&self.hosting, *call)));
@@ -259,6 +254,16 @@ impl State {
             }
             _ => failed_copy(&error),
         })
+    }
+
+    /// Moves the bytes of a copy. The addresses determine the devices, of which neither needs access
+    /// to the other.
+    pub(crate) fn run_copy(&self, device: usize, copy: &Copy) -> Result<(), MemoryError> {
+        let memory_of = |end: &End| {
+            let owner = end.device_address().and_then(|address| self.device_at(device, address));
+            &*self.devices[owner.unwrap_or(device)].memory
+        };
+        copy.run_between(memory_of(&copy.source), memory_of(&copy.target))
     }
 
     /// Counts a launch by its kernel, whose module must be loaded.
