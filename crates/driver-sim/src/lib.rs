@@ -56,7 +56,7 @@
 //!
 //! # Limits
 //!
-//! Among others, cubins, textures, surfaces, green contexts and captured peer copies are
+//! Among others, cubins, textures, surfaces, green contexts and virtual memory management are
 //! not simulated. An unsupported call names the missing feature in a [`Diagnostic`].
 //! Elapsed times are simulated: a kernel takes time for its instructions, a copy or fill for its
 //! bytes, and tasks of different streams overlap. They do not predict the times of a GPU.

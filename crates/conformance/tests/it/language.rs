@@ -146,6 +146,17 @@ fn unions_with_one_public_field_are_shown_and_fields_of_the_driver_are_not() {
 }
 
 #[test]
+fn a_scenario_has_one_device_unless_it_asks_for_two_or_none() {
+    let devices = |first: &str| {
+        let text = format!("scenario a\n  {first}\n  cuInit 0\n  cuDeviceGetCount &n\nend\n");
+        outcomes(&text).pop().unwrap()
+    };
+    assert_eq!(devices("two_devices"), "0 CUDA_SUCCESS n=2");
+    assert_eq!(devices("cuInit 0"), "0 CUDA_SUCCESS n=1");
+    assert_eq!(devices("no_devices"), "3 CUDA_ERROR_NOT_INITIALIZED n=-");
+}
+
+#[test]
 fn traces_round_trip() {
     let text = "# driver: 1\n# gpu: x\n\nscenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
                 log -> log=[a, b]\nend\n";

@@ -4,5 +4,6 @@
 
 mod language;
 mod planted;
+mod recorder;
 mod replay;
 mod vectors;

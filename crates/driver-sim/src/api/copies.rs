@@ -180,12 +180,7 @@ impl State {
     }
 
     /// A copy between unified addresses: an address outside every device is a host address.
-    pub(super) fn unified(
-        &mut self,
-        dst: CUdeviceptr,
-        src: CUdeviceptr,
-        bytes: usize,
-    ) -> CUDA_MEMCPY3D {
+    fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
         let is_device =
             |address| self.on_any_device(device, address, 1) && !self.is_of_host_pool(address);

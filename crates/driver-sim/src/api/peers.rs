@@ -105,7 +105,7 @@ impl State {
         self.current()?;
         let contexts =
             self.linear_contexts([target, source], [target_context, source_context], bytes)?;
-        let given = self.unified(target, source, bytes);
+        let given = self.linear(target, source, bytes);
         self.run_peer_copy(&given, contexts)
     }
 
@@ -120,7 +120,7 @@ impl State {
     ) -> Call {
         let contexts =
             self.linear_contexts([target, source], [target_context, source_context], bytes)?;
-        let given = self.unified(target, source, bytes);
+        let given = self.linear(target, source, bytes);
         self.submit_peer_copy(&given, contexts, stream, Wait::AsDocumented)
     }
 
@@ -160,6 +160,20 @@ impl State {
         };
         let target = end(target, target_context)?;
         Ok(CopyContexts { source: end(source, source_context)?, target })
+    }
+
+    /// A linear copy of device or pinned host memory.
+    fn linear(&self, target: CUdeviceptr, source: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
+        let mut given = CUDA_MEMCPY3D::device_to_device(target, source, bytes);
+        if self.pinned_at(source as usize, bytes).is_some() {
+            given.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
+            given.srcHost = std::ptr::with_exposed_provenance(source as usize);
+        }
+        if self.pinned_at(target as usize, bytes).is_some() {
+            given.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_HOST;
+            given.dstHost = std::ptr::with_exposed_provenance_mut(target as usize);
+        }
+        given
     }
 
     /// The contexts of a 3D copy.

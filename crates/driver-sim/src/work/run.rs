@@ -214,16 +214,17 @@ impl State {
     }
 
     /// Runs an operation; a host function only starts. An operation of a graph gets the conditional
-    /// values of that graph.
+    /// values of that graph. A kernel runs on the device of its context.
     pub(super) fn run_operation(
         &mut self,
         device: usize,
         operation: &Operation,
         conditions: Option<&ConditionalValues>,
     ) -> Result<Progress, Failure> {
-        if let Operation::Launch(launch) = operation {
-            self.count_launch(launch)?;
-        }
+        let device = match operation {
+            Operation::Launch(launch) => self.count_launch(launch)?,
+            _ => device,
+        };
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
@@ -266,17 +267,17 @@ impl State {
         copy.run_between(memory_of(&copy.source), memory_of(&copy.target))
     }
 
-    /// Counts a launch by its kernel, whose module must be loaded.
-    fn count_launch(&mut self, launch: &Launch) -> Result<(), Failure> {
+    /// Counts a launch by its kernel, whose module must be loaded. Returns the device of the kernel,
+    /// which in a graph may differ from the device of the launch.
+    fn count_launch(&mut self, launch: &Launch) -> Result<usize, Failure> {
         let name = launch.program.name();
-        if !self.functions.contains(launch.function) {
-            return Err(unloaded(name));
-        }
+        let found = self.functions.get(launch.function).map(|function| function.device);
+        let device = found.map_err(|_| unloaded(name))?;
         match self.launches.get_mut(name) {
             Some(count) => *count += 1,
             None => drop(self.launches.insert(name.to_owned(), 1)),
         }
-        Ok(())
+        Ok(device)
     }
 
     fn pinned_ends_live(&self, copy: &Copy) -> bool {

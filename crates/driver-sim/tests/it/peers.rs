@@ -3,8 +3,8 @@
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
-use crate::machine::with;
-use crate::machine::{Machine, cu};
+use crate::machine::{Machine, cu, with};
+use crate::ptx;
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
@@ -248,7 +248,7 @@ fn boxes_are_copied_between_arrays_and_host_memory_of_several_devices() {
 }
 
 #[test]
-fn a_box_beyond_an_allocation_without_a_context_or_in_a_capture_is_refused() {
+fn a_box_beyond_an_allocation_or_without_a_context_is_refused() {
     let (machine, other) = two();
     let (here, own) = (machine.words(&[0; 24]), machine.context);
     let there = within(&machine, other, || machine.words(&[0; 8]));
@@ -270,12 +270,99 @@ fn a_box_beyond_an_allocation_without_a_context_or_in_a_capture_is_refused() {
     let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
     assert_eq!(with(&|it| it.srcContext = CUcontext::NULL), none);
     assert_eq!(cu!(machine, cuMemcpy3DPeer(std::ptr::null())), invalid);
+}
 
+#[test]
+fn captured_copies_between_devices_run_at_each_launch() {
+    let (machine, other) = two();
+    let numbers: Vec<u32> = (0..24).collect();
+    let (here, own) = (machine.words(&numbers), machine.context);
+    let [there, later] = [(); 2].map(|()| within(&machine, other, || machine.words(&[0; 8])));
+    let given = box_of([here, number(own)], [later, number(other)]);
     let stream = machine.stream();
-    let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    assert_eq!(cu!(machine, cuStreamBeginCapture_v2(stream, mode)), SUCCESS);
-    let unsupported = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), unsupported);
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, other, here, own, 8, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, other, here, own, 0, stream)), SUCCESS);
+    let (code, graph) = machine.end(stream);
+    assert_eq!(code, SUCCESS);
+    let mut count = 0;
+    assert_eq!(cu!(machine, cuGraphGetNodes(graph, std::ptr::null_mut(), &mut count)), SUCCESS);
+    assert_eq!(count, 2, "an empty copy adds no node");
+
+    let exec = machine.instantiate(graph).unwrap();
+    for first in [0, 3] {
+        assert_eq!(machine.append(here, first, stream), SUCCESS);
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(words_at(&machine, other, there, 2), [first, 1]);
+        assert_eq!(words_at(&machine, other, later, 8), [5, 6, 9, 10, 17, 18, 21, 22]);
+    }
+}
+
+#[test]
+fn a_captured_copy_with_the_context_of_another_device_is_refused() {
+    let (machine, other) = two();
+    let (here, own) = (machine.words(&[1]), machine.context);
+    let there = within(&machine, other, || machine.words(&[0]));
+    let stream = machine.stream();
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, own, here, own, 4, stream)), invalid);
+    let given = box_of([here, number(other)], [there, number(other)]);
+    let given = CUDA_MEMCPY3D_PEER {
+        WidthInBytes: 4,
+        Height: 1,
+        Depth: 1,
+        srcY: 0,
+        srcXInBytes: 0,
+        ..given
+    };
+    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), invalid);
+}
+
+#[test]
+fn copies_find_the_devices_of_unified_addresses() {
+    let (machine, other) = two();
+    let here = machine.words(&[1, 2, 3]);
+    let there = within(&machine, other, || machine.words(&[0; 3]));
+    let mut read = [0u32; 2];
+    assert_eq!(cu!(machine, cuMemcpyDtoD_v2(there, here, 8)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpy(there + 8, here + 8, 4)), SUCCESS);
+    let to = (&raw mut read).cast();
+    assert_eq!(cu!(machine, cuMemcpyDtoH_v2(to, there + 4, 8)), SUCCESS);
+    assert_eq!(read, [2, 3]);
+    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
+    assert_eq!(cu!(machine, cuMemcpyDtoD_v2(there, here, 16)), invalid);
+
+    let graph = machine.graph();
+    let given = CUDA_MEMCPY3D::device_to_device(here, there + 4, 8);
+    let mut node = CUgraphNode::NULL;
+    let (none, context) = (std::ptr::null(), machine.context);
+    let code = cu!(machine, cuGraphAddMemcpyNode(&mut node, graph, none, 0, &given, context));
+    assert_eq!(code, SUCCESS);
+    let (exec, stream) = (machine.instantiate(graph).unwrap(), machine.stream());
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!([0, 4].map(|at| machine.peek(here + at)), [2, 3]);
+}
+
+#[test]
+fn a_kernel_of_a_graph_runs_on_the_device_of_its_module() {
+    let (machine, other) = two();
+    let word = within(&machine, other, || machine.zero());
+    let module = within(&machine, other, || machine.load(&ptx::module())).unwrap();
+    let (mut func, name) = (CUfunction::NULL, c"append");
+    assert_eq!(cu!(machine, cuModuleGetFunction(&mut func, module, name.as_ptr())), SUCCESS);
+    let (mut address, mut digit) = (word, 4u32);
+    let mut list = [(&raw mut address).cast(), (&raw mut digit).cast()];
+    let kernelParams = list.as_mut_ptr();
+    let parameters = CUDA_KERNEL_NODE_PARAMS { func, kernelParams, ..Default::default() };
+    let (graph, mut node, none) = (machine.graph(), CUgraphNode::NULL, std::ptr::null());
+    let code = cu!(machine, cuGraphAddKernelNode_v2(&mut node, graph, none, 0, &parameters));
+    assert_eq!(code, SUCCESS);
+    machine.run(machine.instantiate(graph).unwrap());
+    assert_eq!(within(&machine, other, || machine.peek(word)), 4);
 }
 
 /// Free bytes of the device of the current context.
