@@ -19,7 +19,9 @@ fn script(devices: usize) -> String {
         "case $1 in\n\
          count) echo {devices} ;;\n\
          describe) echo 'gpu: none' ;;\n\
-         one) printf 'outcome\\tdone\\n'; [ $3 = dies ] && kill -9 $$; printf 'outcome\\tdone\\n' ;;\n\
+         one) printf 'outcome\\tdone\\n'\n\
+         [ $3 = dies ] && kill -9 $$\n\
+         printf 'outcome\\tdone\\n' ;;\n\
          esac\n\
          echo end\n"
     )

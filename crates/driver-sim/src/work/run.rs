@@ -257,8 +257,8 @@ impl State {
         })
     }
 
-    /// Moves the bytes of a copy. The addresses determine the devices, of which neither needs access
-    /// to the other.
+    /// Moves the bytes of a copy. The addresses determine the devices, of which neither needs
+    /// access to the other.
     pub(crate) fn run_copy(&self, device: usize, copy: &Copy) -> Result<(), MemoryError> {
         let memory_of = |end: &End| {
             let owner = end.device_address().and_then(|address| self.device_at(device, address));
@@ -267,8 +267,8 @@ impl State {
         copy.run_between(memory_of(&copy.source), memory_of(&copy.target))
     }
 
-    /// Counts a launch by its kernel, whose module must be loaded. Returns the device of the kernel,
-    /// which in a graph may differ from the device of the launch.
+    /// Counts a launch by its kernel, whose module must be loaded. Returns the device of the
+    /// kernel, which in a graph may differ from the device of the launch.
     fn count_launch(&mut self, launch: &Launch) -> Result<usize, Failure> {
         let name = launch.program.name();
         let found = self.functions.get(launch.function).map(|function| function.device);
