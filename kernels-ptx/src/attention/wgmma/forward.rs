@@ -65,13 +65,12 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
     Kernel::build(name(config, pass), |k| {
         bound_block(k);
         let params = Params::declare(k, pass);
-        let smem = smem_layout(config).declare(k);
         let scheduler = params.scheduler(k);
-        let prefetch = |tile| match config.operands {
-            Operands::Bf16 => params.block(k, config, tile).prefetch(k, config, &smem),
-            Operands::Split => params.block(k, config, tile).prefetch_split(k, &smem),
-        };
-        k.when(smem.copies, || scheduler.first(prefetch));
+        // Before the barrier at the end of the initialization, because the first copies wait for it.
+        let (first, has_first) = scheduler.first();
+        let first = params.block(k, config, first);
+        let smem = smem_layout(config).declare(k);
+        k.when(smem.copies & has_first, || first.prefetch(k, config, &smem));
         let state = PipelineState::new(k);
         scheduler.for_each(|turn| {
             let queries = smem.wait_resident(turn.round & 1, warpgroup(k));
@@ -81,7 +80,7 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
                 smem.release_resident();
                 k.when(smem.copies & turn.has_next, || {
                     smem.wait_resident_empty(turn.round & 1);
-                    prefetch(turn.next);
+                    params.block(k, config, turn.next).prefetch(k, config, &smem);
                 });
             };
             let block = params.block(k, config, turn.tile);
@@ -124,12 +123,13 @@ impl<'k> Params<'k> {
     fn scheduler(&self, k: &Kernel<'k>) -> TileScheduler<'k> {
         match self {
             Self::Sequences(FlashForwardParameters { batch, seq, heads, .. }) => {
-                TileScheduler::new(k, *batch * *heads, (*seq + (WGMMA_ROWS - 1)) / WGMMA_ROWS)
+                TileScheduler::new([*heads, *batch], (*seq + (WGMMA_ROWS - 1)) / WGMMA_ROWS)
             }
             Self::Prefill { parameters, first, end } => {
                 let rows = *end - aligned(*first);
                 let tiles = (rows + (WGMMA_ROWS - 1)) / WGMMA_ROWS;
-                TileScheduler::new(k, parameters.heads, end.gt(*first).select(tiles, 0))
+                let heads = [parameters.heads, k.constant(1)];
+                TileScheduler::new(heads, end.gt(*first).select(tiles, 0))
             }
         }
     }
@@ -178,7 +178,7 @@ impl<'k> Block<'k> {
         let FlashForwardParameters { head_dim, scale, softcap, q_map, k_map, .. } = *parameters;
         let FlashForwardParameters { v_map, first_keys, q_scales, k_scales, .. } = *parameters;
         let FlashForwardParameters { v_scales, batch, .. } = *parameters;
-        let (sequence, head) = (tile.head / heads, tile.head % heads);
+        let QueryTile { sequence, head, .. } = tile;
         let kv_head = head / (heads / kv_heads);
         let planes = [sequence, batch];
         let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
@@ -196,7 +196,7 @@ impl<'k> Block<'k> {
                 rows: seq,
                 rotation: None,
             },
-            lse: Some(lse.at(tile.head.mul_wide(seq))),
+            lse: Some(lse.at((sequence * heads + head).mul_wide(seq))),
             scales: (config.operands == Operands::Split).then(|| {
                 [q_scales, k_scales, v_scales].map(|scales| RowScales::new(scales, [sequence, seq]))
             }),
@@ -255,12 +255,20 @@ impl<'k> Block<'k> {
         [self.bounds.first_key(keys) / keys, (self.start + WGMMA_ROWS) / keys - 1]
     }
 
-    /// Copies the queries and the first tiles, in the order of their products: keys are a tile
-    /// ahead. One stage stays free, because it may still hold the last values of the tile before.
+    /// Copies the queries and the first tiles of keys and values.
     fn prefetch(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
+        smem.copy_resident(&[self.q], self.row);
+        match config.operands {
+            Operands::Bf16 => self.prefetch_bf16(k, config, smem),
+            Operands::Split => self.prefetch_split(k, smem),
+        }
+    }
+
+    /// In the order of the products: keys are a tile ahead. One stage stays free, because it may
+    /// still hold the last values of the tile before.
+    fn prefetch_bf16(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let (keys_of_tile, _) = keys_and_stages(config);
         let [first, last] = self.tiles(keys_of_tile);
-        smem.copy_resident(&[self.q], self.row);
         smem.copy(self.keys, first * keys_of_tile);
         for tile in (1..smem.pairs()).map(|pair| first + pair) {
             k.when(tile.le(last), || smem.copy(self.keys, tile * keys_of_tile));

@@ -8,8 +8,9 @@ use retrograph_ptx::build::{Kernel, Pred, Value};
 #[derive(Clone, Copy)]
 pub(super) struct TileScheduler<'k> {
     kernel: Kernel<'k>,
-    /// Heads of all sequences.
+    /// Heads of a sequence.
     heads: Value<'k, u32>,
+    sequences: Value<'k, u32>,
     /// Tiles of a head.
     tiles: Value<'k, u32>,
 }
@@ -17,7 +18,7 @@ pub(super) struct TileScheduler<'k> {
 /// A tile of queries.
 #[derive(Clone, Copy)]
 pub(super) struct QueryTile<'k> {
-    /// The head, counted over all sequences.
+    pub(super) sequence: Value<'k, u32>,
     pub(super) head: Value<'k, u32>,
     /// The tile within its sequence.
     pub(super) index: Value<'k, u32>,
@@ -35,8 +36,9 @@ pub(super) struct Turn<'k> {
 }
 
 impl<'k> TileScheduler<'k> {
-    pub(super) fn new(k: &Kernel<'k>, heads: Value<'k, u32>, tiles: Value<'k, u32>) -> Self {
-        Self { kernel: *k, heads, tiles }
+    /// The scheduler of `tiles` tiles of each of `heads` heads in `sequences` sequences.
+    pub(super) fn new([heads, sequences]: [Value<'k, u32>; 2], tiles: Value<'k, u32>) -> Self {
+        Self { kernel: heads.kernel(), heads, sequences, tiles }
     }
 
     /// Runs `body` for each tile of this block.
@@ -52,14 +54,14 @@ impl<'k> TileScheduler<'k> {
         });
     }
 
-    /// Runs `body` with the first tile of this block, if it has any.
-    pub(super) fn first(&self, body: impl FnOnce(QueryTile<'k>)) {
+    /// The first tile of this block, and whether there is one.
+    pub(super) fn first(&self) -> (QueryTile<'k>, Pred<'k>) {
         let number = self.kernel.ctaid_x();
-        self.kernel.when(number.lt(self.count()), || body(self.tile(number)));
+        (self.tile(number), number.lt(self.count()))
     }
 
     fn count(&self) -> Value<'k, u32> {
-        self.heads * self.tiles
+        self.heads * self.sequences * self.tiles
     }
 
     /// The number of this block's tile in a round. Every other round is in reverse order, so that
@@ -70,7 +72,14 @@ impl<'k> TileScheduler<'k> {
         round * blocks + reversed.select(blocks - 1 - k.ctaid_x(), k.ctaid_x())
     }
 
+    /// Two divisions that depend on each other; the first copy of a block waits for them.
     fn tile(&self, number: Value<'k, u32>) -> QueryTile<'k> {
-        QueryTile { head: number % self.heads, index: self.tiles - 1 - number / self.heads }
+        let of_heads = number / self.heads;
+        let rank = of_heads / self.sequences;
+        QueryTile {
+            sequence: of_heads - rank * self.sequences,
+            head: number - of_heads * self.heads,
+            index: self.tiles - 1 - rank,
+        }
     }
 }

@@ -26,10 +26,8 @@ impl<'k> Block<'k> {
         [self.bounds.first_key(KEYS) / KEYS, end]
     }
 
-    /// Copies the queries and the first tiles.
     pub(super) fn prefetch_split(&self, k: &Kernel<'k>, smem: &Smem<'k>) {
         let [first, end] = self.split_tiles();
-        smem.copy_resident(&[self.q], self.row);
         k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
     }
 
