@@ -293,6 +293,12 @@ impl FlashAttention {
         if Self::is_wide(head_dim) { WGMMA_ROWS / 2 } else { WGMMA_ROWS }
     }
 
+    /// Whether blocks of queries of the `wgmma` entries are persistent: a grid of any number of
+    /// blocks computes all tiles. Otherwise, and in [`Self::grad_kv`], there is one block per tile.
+    pub const fn has_persistent_queries(&self) -> bool {
+        matches!(self.dtype, DType::Bf16)
+    }
+
     /// Whether separate blocks compute the gradients of k (z = 0) and v (z = 1) in the entry of
     /// [`Self::grad_kv`] without `wgmma` for heads of at most `max_head_dim` elements.
     pub const fn separates_grad_kv(max_head_dim: u32) -> bool {

@@ -19,8 +19,8 @@ use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, SmTarget, Ten
 /// Two blocks on each SM.
 const MIN_BLOCKS: usize = 2 * SMS as usize;
 
-/// One block per plane and tile of tokens, and one more for tokens that may start inside a tile.
-/// Launches with tensor maps use the `wgmma` entry on targets that have it; otherwise each warp of
+/// One block per plane and tile of tokens, and one more for tokens that may start inside a tile;
+/// or one persistent block per SM. Launches with tensor maps use the `wgmma` entry on targets that have it; otherwise each warp of
 /// a block has 16 tokens.
 pub(super) fn dispatch(
     problem: &Problem,
@@ -56,10 +56,11 @@ pub(super) fn dispatch(
     let separates =
         wgmma_entry.is_none() && has_keys && FlashAttention::separates_grad_kv(*max_head_dim);
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
-    let is_forward = [family.forward.entries, family.prefill.entries].contains(&kernel.entries);
     let grid = match wgmma_entry {
-        // Persistent blocks.
-        Some(_) if is_forward => [planes.saturating_mul(tiles).min(SMS), 1, 1],
+        Some(_) if !has_keys => {
+            let blocks = planes.saturating_mul(tiles);
+            [if family.has_persistent_queries() { blocks.min(SMS) } else { blocks }, 1, 1]
+        }
         _ => [planes, tiles, if separates { 2 } else { 1 }],
     };
     Some(Dispatch {

@@ -95,7 +95,7 @@ pub(crate) struct Case {
     pub(crate) first_keys: Option<Vec<u32>>,
     /// The rotation that the gradients of q and k undo.
     pub(crate) rope: Option<RopeCase>,
-    /// The maximum number of persistent blocks of the forward pass.
+    /// The maximum number of persistent blocks.
     pub(crate) blocks: u32,
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
@@ -205,7 +205,7 @@ impl Case {
         let grad_q_bf16 = device.upload(&vec![bf16::MAX; q.len()]);
         let output = Output::Both(grad_q, grad_q_bf16);
         let backward = FusedAttentionGradQ { inputs, grad_q: output, rope };
-        device.run(&backward.launch().unwrap());
+        device.run_in_blocks(&backward.launch().unwrap(), self.blocks);
         check_rounded(device, grad_q, grad_q_bf16);
         let partials = device.unwritten(splits * 2 * k.len());
         let partials_bf16 = device.upload(&vec![bf16::MAX; splits * 2 * k.len()]);

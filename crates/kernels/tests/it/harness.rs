@@ -117,12 +117,13 @@ impl Device {
         self.run_as(launch, launch.dispatch(self.target));
     }
 
-    /// Runs a launch whose blocks are persistent if its entry is a `wgmma` entry: then with at most
-    /// `blocks` of them.
+    /// Runs a launch of attention, with at most `blocks` blocks if they are persistent.
     #[track_caller]
     pub(crate) fn run_in_blocks(&self, launch: &Launch<u64>, blocks: u32) {
         let mut dispatch = launch.dispatch(self.target);
-        if dispatch.entry.contains("_wgmma_") {
+        let is_persistent = ["bf16", "_wgmma_"].iter().all(|part| dispatch.entry.contains(part))
+            && !dispatch.entry.contains("_grad_kv_");
+        if is_persistent {
             dispatch.grid[0] = dispatch.grid[0].min(blocks);
         }
         self.run_as(launch, dispatch);

@@ -1,6 +1,5 @@
-//! Forward pass, of whole sequences or of new tokens over a KV cache: a block has 128 queries and
-//! loops over the tiles of 128 keys and values from the first key of its first query up to the
-//! diagonal. Tiles of heads of more than 128 elements have 64 keys, and two of them cross the
+//! Forward pass, of whole sequences or of new tokens over a KV cache: a tile of 128 queries loops
+//! over the tiles of 128 keys and values from the first key of its first query up to the diagonal. Tiles of heads of more than 128 elements have 64 keys, and two of them cross the
 //! diagonal.
 //!
 //! Scheduling in bf16, as in FlashAttention-3: the scores of a tile are computed before the product
@@ -17,7 +16,7 @@ use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Ptr, Value};
 
 use super::smem::{HeadMap, PlacedTile, Smem, SmemLayout};
 use super::split::RowScales;
-use super::tile_scheduler::{QueryTile, TileScheduler};
+use super::tile_scheduler::{Tile, TileScheduler, TileWork};
 use super::{Config, Operands, WARPS, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::config::Pass;
 use crate::attention::epilogue::ResultRows;
@@ -30,7 +29,7 @@ use crate::primitives::mma::{AccFragment, LANE_ROWS, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{registers, set, values};
-use crate::primitives::tma_pipeline::{PipelineState, Producer};
+use crate::primitives::tma_pipeline::Producer;
 use crate::primitives::wgmma::STEPS;
 
 /// Keys of a tile of bf16, and the number of stages. With as many keys as a block has queries, only
@@ -65,30 +64,8 @@ pub(in crate::attention) fn entry(config: Config, pass: Pass) -> Entry {
     Kernel::build(name(config, pass), |k| {
         bound_block(k);
         let params = Params::declare(k, pass);
-        let scheduler = params.scheduler(k);
-        // Before the barrier at the end of the initialization, because the first copies wait for it.
-        let (first, has_first) = scheduler.first();
-        let first = params.block(k, config, first);
-        let smem = smem_layout(config).declare(k);
-        k.when(smem.copies & has_first, || first.prefetch(k, config, &smem));
-        let state = PipelineState::new(k);
-        scheduler.for_each(|turn| {
-            let queries = smem.wait_resident(turn.round & 1, warpgroup(k));
-            // Called when the queries are no longer read. The branch keeps ptxas from moving a
-            // later wait before it.
-            let next = || {
-                smem.release_resident();
-                k.when(smem.copies & turn.has_next, || {
-                    smem.wait_resident_empty(turn.round & 1);
-                    params.block(k, config, turn.next).prefetch(k, config, &smem);
-                });
-            };
-            let block = params.block(k, config, turn.tile);
-            match config.operands {
-                Operands::Bf16 => block.compute(k, config, &smem, state, queries, next),
-                Operands::Split => block.compute_split(k, config, &smem, state, queries, next),
-            }
-        });
+        let declare = || vec![smem_layout(config).declare(k)];
+        params.scheduler(k, config).run(config, declare, |tile| params.work(k, config, tile));
     })
 }
 
@@ -120,25 +97,31 @@ impl<'k> Params<'k> {
     }
 
     /// The scheduler of the tiles of 128 queries.
-    fn scheduler(&self, k: &Kernel<'k>) -> TileScheduler<'k> {
-        match self {
+    fn scheduler(&self, k: &Kernel<'k>, config: Config) -> TileScheduler<'k> {
+        let (heads, sequences, end, first) = match self {
             Self::Sequences(FlashForwardParameters { batch, seq, heads, .. }) => {
-                TileScheduler::new([*heads, *batch], (*seq + (WGMMA_ROWS - 1)) / WGMMA_ROWS)
+                (*heads, *batch, *seq, k.constant(0))
             }
             Self::Prefill { parameters, first, end } => {
-                let rows = *end - aligned(*first);
-                let tiles = (rows + (WGMMA_ROWS - 1)) / WGMMA_ROWS;
-                let heads = [parameters.heads, k.constant(1)];
-                TileScheduler::new(heads, end.gt(*first).select(tiles, 0))
+                (parameters.heads, k.constant(1), *end, *first)
             }
+        };
+        let tiles = (end - aligned(first) + (WGMMA_ROWS - 1)) / WGMMA_ROWS;
+        let tiles = end.gt(first).select(tiles, 0);
+        TileScheduler {
+            kernel: *k,
+            heads,
+            sequences,
+            tiles,
+            is_persistent: config.family().has_persistent_queries(),
         }
     }
 
-    fn block(&self, k: &Kernel<'k>, config: Config, tile: QueryTile<'k>) -> Block<'k> {
+    fn work(&self, k: &Kernel<'k>, config: Config, tile: Tile<'k>) -> Work<'k> {
         match self {
-            Self::Sequences(parameters) => Block::of_sequence(config, parameters, tile),
+            Self::Sequences(parameters) => Work::of_sequence(config, parameters, tile),
             Self::Prefill { parameters, first, .. } => {
-                Block::of_prefill(k, config, parameters, *first, tile)
+                Work::of_prefill(k, config, parameters, *first, tile)
             }
         }
     }
@@ -151,7 +134,7 @@ fn aligned<'k>(position: Value<'k, u32>) -> Value<'k, u32> {
 
 /// The operands and results of a tile of queries.
 #[derive(Clone, Copy)]
-struct Block<'k> {
+struct Work<'k> {
     q: HeadMap<'k>,
     keys: HeadMap<'k>,
     values: HeadMap<'k>,
@@ -168,17 +151,17 @@ struct Block<'k> {
     bounds: RowBounds<'k>,
 }
 
-impl<'k> Block<'k> {
+impl<'k> Work<'k> {
     fn of_sequence(
         config: Config,
         parameters: &FlashForwardParameters<Declarations<'k>>,
-        tile: QueryTile<'k>,
+        tile: Tile<'k>,
     ) -> Self {
         let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = *parameters;
         let FlashForwardParameters { head_dim, scale, softcap, q_map, k_map, .. } = *parameters;
         let FlashForwardParameters { v_map, first_keys, q_scales, k_scales, .. } = *parameters;
         let FlashForwardParameters { v_scales, batch, .. } = *parameters;
-        let QueryTile { sequence, head, .. } = tile;
+        let Tile { sequence, head, .. } = tile;
         let kv_head = head / (heads / kv_heads);
         let planes = [sequence, batch];
         let head_map = |map, head| HeadMap::new(map, config.operands, planes, head, head_dim);
@@ -213,7 +196,7 @@ impl<'k> Block<'k> {
         config: Config,
         parameters: &FlashPrefillParameters<Declarations<'k>>,
         first: Value<'k, u32>,
-        tile: QueryTile<'k>,
+        tile: Tile<'k>,
     ) -> Self {
         let FlashPrefillParameters { out, out_bf16, queries, window, heads, .. } = *parameters;
         let FlashPrefillParameters { kv_heads, head_dim, scale, softcap, .. } = *parameters;
@@ -255,15 +238,6 @@ impl<'k> Block<'k> {
         [self.bounds.first_key(keys) / keys, (self.start + WGMMA_ROWS) / keys - 1]
     }
 
-    /// Copies the queries and the first tiles of keys and values.
-    fn prefetch(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
-        smem.copy_resident(&[self.q], self.row);
-        match config.operands {
-            Operands::Bf16 => self.prefetch_bf16(k, config, smem),
-            Operands::Split => self.prefetch_split(k, smem),
-        }
-    }
-
     /// In the order of the products: keys are a tile ahead. One stage stays free, because it may
     /// still hold the last values of the tile before.
     fn prefetch_bf16(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
@@ -277,13 +251,11 @@ impl<'k> Block<'k> {
         }
     }
 
-    /// Computes the tile. `next` is called when the queries are no longer read.
-    fn compute(
+    fn compute_bf16(
         &self,
         k: &Kernel<'k>,
         config: Config,
         smem: &Smem<'k>,
-        state: PipelineState<'k>,
         [queries]: [PlacedTile<'k>; 1],
         next: impl FnOnce(),
     ) {
@@ -300,7 +272,7 @@ impl<'k> Block<'k> {
         let softmax = OnlineSoftmax::new(k, self.scale.factor);
         let ping_pong = PingPong { kernel: *k, warpgroup: warpgroup(k) };
 
-        let (stage, keys) = smem.wait(state);
+        let (stage, keys) = smem.wait();
         multiply_transposed(k, config.operands, [queries, keys], &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
@@ -326,8 +298,8 @@ impl<'k> Block<'k> {
         };
         pack_probs();
         k.range(first, last, 1, |tile| {
-            let (keys_stage, keys) = smem.wait(state);
-            let (values_stage, values) = smem.wait(state);
+            let (keys_stage, keys) = smem.wait();
+            let (values_stage, values) = smem.wait();
             ping_pong.wait(tile.ne(first));
             multiply_transposed(k, config.operands, [queries, keys], &scores);
             multiply_values(values);
@@ -344,7 +316,7 @@ impl<'k> Block<'k> {
             pack_probs();
             copy(self.values, tile + pairs);
         });
-        let (values_stage, values) = smem.wait(state);
+        let (values_stage, values) = smem.wait();
         multiply_values(values);
         next();
         k.wgmma_wait_group(0);
@@ -370,6 +342,33 @@ impl<'k> Block<'k> {
             });
         });
         self.out.write_pairs(config.target, self.row, None, out);
+    }
+}
+
+impl<'k> TileWork<'k> for Work<'k> {
+    fn prefetch(&self, k: &Kernel<'k>, config: Config, smem: &[Smem<'k>]) {
+        let smem = &smem[0];
+        smem.copy_resident(&[self.q], self.row);
+        match config.operands {
+            Operands::Bf16 => self.prefetch_bf16(k, config, smem),
+            Operands::Split => self.prefetch_split(k, smem),
+        }
+    }
+
+    fn compute(
+        &self,
+        k: &Kernel<'k>,
+        config: Config,
+        smem: &[Smem<'k>],
+        parity: Value<'k, u32>,
+        next: impl FnOnce(),
+    ) {
+        let smem = &smem[0];
+        let queries = smem.wait_resident(parity, warpgroup(k));
+        match config.operands {
+            Operands::Bf16 => self.compute_bf16(k, config, smem, queries, next),
+            Operands::Split => self.compute_split(k, config, smem, queries),
+        }
     }
 }
 

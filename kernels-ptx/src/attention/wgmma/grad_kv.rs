@@ -24,7 +24,7 @@ use crate::attention::score_scale::{ScoreScale, prob};
 use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::tma_pipeline::{PipelineState, Producer, Stage};
+use crate::primitives::tma_pipeline::{Producer, Stage};
 use crate::primitives::wgmma::ROWS;
 
 /// Queries of a tile.
@@ -230,15 +230,14 @@ impl<'k> Params<'k> {
 
     fn compute(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let position = self.copy_first(smem, QUERIES);
-        let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let log2 = self.score_scale.log2();
-        let [keys, values] = smem.wait_resident(0, warpgroup(k));
+        let [keys, values] = smem.wait_resident(k.constant(0), warpgroup(k));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =
-                products.map(|(tile, acc)| start_product(k, config, smem, state, tile, acc));
+                products.map(|(tile, acc)| start_product(k, config, smem, tile, acc));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(1);
             if self.score_scale.is_capped() {
@@ -279,11 +278,10 @@ fn start_product<'k>(
     k: &Kernel<'k>,
     config: Config,
     smem: &Smem<'k>,
-    state: PipelineState<'k>,
     resident: PlacedTile<'k>,
     acc: &[AccFragment<'k>],
 ) -> (Stage<'k>, PlacedTile<'k>) {
-    let (stage, tile) = smem.wait(state);
+    let (stage, tile) = smem.wait();
     multiply_transposed(k, config.operands, [resident, tile], acc);
     (stage, tile)
 }

@@ -1,6 +1,6 @@
 //! Shared memory of a block: resident tiles, and the pipeline of streamed tiles.
 
-use retrograph_ptx::build::{Arg, Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
+use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
 
 use super::{Operands, WARPS};
 use crate::primitives::smem_tile::{Major, SmemTile};
@@ -152,7 +152,7 @@ impl SmemLayout {
         k.barrier();
         // The second warpgroup runs after the first, so the stages that it fills are empty.
         let copies = producer.is_here(k, WARPS / 2);
-        let filled = PipelineState::new(k);
+        let [filled, read] = [(); 2].map(|()| PipelineState::new(k));
         Smem {
             kernel: *k,
             layout: self,
@@ -161,6 +161,7 @@ impl SmemLayout {
             resident_empty,
             pipeline,
             filled,
+            read,
             copies,
         }
     }
@@ -177,6 +178,8 @@ pub(super) struct Smem<'k> {
     pipeline: TmaPipeline<'k>,
     /// The stage that is filled next.
     filled: PipelineState<'k>,
+    /// The stage that is read next.
+    read: PipelineState<'k>,
     /// Whether this thread is part of the producer.
     pub(super) copies: Pred<'k>,
 }
@@ -210,7 +213,7 @@ impl<'k> Smem<'k> {
     /// Waits for the resident tiles of a phase, and returns the rows of this warpgroup in each.
     pub(super) fn wait_resident<const N: usize>(
         &self,
-        parity: impl Arg<'k, u32>,
+        parity: Value<'k, u32>,
         warpgroup: Value<'k, u32>,
     ) -> [PlacedTile<'k>; N] {
         self.kernel.mbarrier_wait_parity(self.resident_full, parity);
@@ -250,8 +253,8 @@ impl<'k> Smem<'k> {
     }
 
     /// Waits for the next tile.
-    pub(super) fn wait(&self, state: PipelineState<'k>) -> (Stage<'k>, PlacedTile<'k>) {
-        let stage = self.pipeline.wait_full(state);
+    pub(super) fn wait(&self) -> (Stage<'k>, PlacedTile<'k>) {
+        let stage = self.pipeline.wait_full(self.read);
         let tile = self.layout.streamed;
         (stage, PlacedTile { tile, smem: stage.smem, term_words: tile.words() })
     }

@@ -4,14 +4,13 @@
 use retrograph_kernel_abi::attention::WGMMA_ROWS;
 use retrograph_ptx::build::{Kernel, Value};
 
-use super::{Block, Config};
+use super::{Config, Work};
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::wgmma::smem::{PlacedTile, Smem};
 use crate::attention::wgmma::split::{SplitRows, for_each};
 use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
-use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::ROWS;
 
 /// Keys of a tile, equal to the queries of a warpgroup.
@@ -19,7 +18,7 @@ pub(super) const KEYS: u32 = ROWS;
 /// Tiles of keys and values in flight.
 pub(super) const STAGES: u32 = 4;
 
-impl<'k> Block<'k> {
+impl<'k> Work<'k> {
     /// The first tile of keys, and the end of the tiles.
     fn split_tiles(&self) -> [Value<'k, u32>; 2] {
         let end = ((self.start + WGMMA_ROWS).min(self.out.rows) + (KEYS - 1)) / KEYS;
@@ -31,15 +30,12 @@ impl<'k> Block<'k> {
         k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
     }
 
-    /// Computes the tile. `next` is called when the queries are no longer read.
     pub(super) fn compute_split(
         &self,
         k: &Kernel<'k>,
         config: Config,
         smem: &Smem<'k>,
-        state: PipelineState<'k>,
         [queries]: [PlacedTile<'k>; 1],
-        next: impl FnOnce(),
     ) {
         let [first, end] = self.split_tiles();
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
@@ -47,10 +43,9 @@ impl<'k> Block<'k> {
         let [q_scales, k_scales, v_scales] = self.scales.expect("split operands have scales");
         let rows = q_scales.of_rows(self.start);
         let diagonal = self.start / KEYS + warpgroup(k);
-        let own_end = end.min(diagonal + 1);
-        k.range(first, own_end, 1, |tile| {
+        k.range(first, end.min(diagonal + 1), 1, |tile| {
             let key = tile * KEYS;
-            let (keys_stage, keys) = smem.wait(state);
+            let (keys_stage, keys) = smem.wait();
             multiply_transposed(k, config.operands, [queries, keys], &scores);
             let columns = k_scales.of_columns(key, scores.len());
             let value_scales = v_scales.of_columns(key, scores.len());
@@ -66,20 +61,12 @@ impl<'k> Block<'k> {
             softmax.update(&scores, &out);
             for_each(&scores, |prob, [_, column], j| prob.mul_assign(value_scales[j][column]));
             let probs = SplitRows::new(k, config.target, &scores);
-            let (values_stage, values) = smem.wait(state);
+            let (values_stage, values) = smem.wait();
             probs.multiply(k, values, config.head_dim, &out);
             smem.release(values_stage.index);
             let next = tile + smem.pairs();
             k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
         });
-        // The first warpgroup does not read the last tile.
-        k.range(own_end, end, 1, |_| {
-            for _ in ["keys", "values"] {
-                let (stage, _) = smem.wait(state);
-                smem.release(stage.index);
-            }
-        });
-        next();
         self.finish(k, config, &softmax, &out);
     }
 }

@@ -9,7 +9,7 @@ use crate::attention::wgmma::smem::Smem;
 use crate::attention::wgmma::split::SplitRows;
 use crate::attention::wgmma::warpgroup;
 use crate::primitives::mma::{acc_row, fragment_column};
-use crate::primitives::tma_pipeline::{BOX, PipelineState};
+use crate::primitives::tma_pipeline::BOX;
 
 /// Queries of a tile.
 pub(super) const QUERIES: u32 = 32;
@@ -21,17 +21,16 @@ const COLUMNS: u32 = BOX;
 impl<'k> Params<'k> {
     pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let position = self.copy_first(smem, QUERIES);
-        let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let scale_log2 = self.scale * LOG2_E;
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
-        let [keys, values] = smem.wait_resident(0, warpgroup(k));
+        let [keys, values] = smem.wait_resident(k.constant(0), warpgroup(k));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
             let products = [(keys, &scores[..]), (values, &grads)];
             let [(q_stage, q), (grad_out_stage, grad_out)] =
-                products.map(|(tile, acc)| start_product(k, config, smem, state, tile, acc));
+                products.map(|(tile, acc)| start_product(k, config, smem, tile, acc));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             let [query_scales, out_scales] =
                 [q_scales, grad_out_scales].map(|scales| scales.of_columns(query, scores.len()));

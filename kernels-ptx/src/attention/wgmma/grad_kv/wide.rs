@@ -11,7 +11,6 @@ use crate::attention::score_scale::prob;
 use crate::attention::wgmma::smem::Smem;
 use crate::attention::wgmma::{multiply, multiply_transposed, warpgroup};
 use crate::primitives::mma::{acc_row, fragment_column};
-use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// Tiles of queries and gradients of the output in flight.
@@ -20,7 +19,6 @@ pub(super) const STAGES: u32 = 4;
 impl<'k> Params<'k> {
     pub(super) fn compute_wide(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
         let position = self.copy_first(smem, QUERIES);
-        let state = PipelineState::new(k);
         let grad = acc_row(k, config.head_dim);
         let acc = acc_row(k, QUERIES);
         let log2 = self.score_scale.log2();
@@ -32,7 +30,7 @@ impl<'k> Params<'k> {
         let is_later = k.var(0u32);
         let previous = [(); 2].map(|()| k.var(0u32));
         self.for_each_tile(k, QUERIES, |query, lse_delta| {
-            let [q, grad_out] = [(); 2].map(|()| smem.wait(state).0.index);
+            let [q, grad_out] = [(); 2].map(|()| smem.wait().0.index);
             let scored = smem.streamed_tile(is_first.select(q, grad_out));
             multiply_transposed(k, config.operands, [resident, scored], &acc);
             // The product at the end of the previous tile overlaps with this one.

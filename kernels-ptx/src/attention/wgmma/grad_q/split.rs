@@ -5,13 +5,12 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_ptx::build::{Kernel, Value};
 
-use super::{Config, Params};
+use super::{Config, Work};
 use crate::attention::mask::apply_causal_mask;
-use crate::attention::wgmma::smem::Smem;
+use crate::attention::wgmma::smem::{PlacedTile, Smem};
 use crate::attention::wgmma::split::{SplitRows, for_each};
 use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
-use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::ROWS;
 
 /// Keys of a tile.
@@ -19,14 +18,21 @@ pub(super) const KEYS: u32 = 32;
 /// Tiles of keys and values in flight.
 pub(super) const STAGES: u32 = 6;
 
-impl<'k> Params<'k> {
-    pub(super) fn compute_split(&self, k: &Kernel<'k>, config: Config, smem: &Smem<'k>) {
+impl<'k> Work<'k> {
+    /// Copies the first tiles of keys and values.
+    pub(super) fn prefetch_split(&self, k: &Kernel<'k>, smem: &Smem<'k>) {
         let [first, end] = self.tiles(KEYS);
-        k.when(smem.copies, || {
-            smem.copy_resident(&[self.q, self.grad_out], self.start);
-            k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
-        });
-        let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
+        k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
+    }
+
+    pub(super) fn compute_split(
+        &self,
+        k: &Kernel<'k>,
+        config: Config,
+        smem: &Smem<'k>,
+        [queries, grad_out]: [PlacedTile<'k>; 2],
+    ) {
+        let [first, end] = self.tiles(KEYS);
         let grad_q = acc_row(k, config.head_dim);
         let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
         let scale_log2 = self.scale * LOG2_E;
@@ -34,13 +40,12 @@ impl<'k> Params<'k> {
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [q_rows, grad_out_rows] =
             [q_scales, grad_out_scales].map(|scales| scales.of_rows(self.start));
-        let [queries, grad_out] = smem.wait_resident(0, warpgroup);
-        let first_query = self.start + warpgroup * ROWS;
+        let first_query = self.start + warpgroup(k) * ROWS;
         k.range(first, end.min((first_query + ROWS) / KEYS), 1, |tile| {
             let key = tile * KEYS;
-            let (keys_stage, keys) = smem.wait(state);
+            let (keys_stage, keys) = smem.wait();
             multiply_transposed(k, config.operands, [queries, keys], &scores);
-            let (values_stage, values) = smem.wait(state);
+            let (values_stage, values) = smem.wait();
             multiply_transposed(k, config.operands, [grad_out, values], &grads);
             let [key_scales, value_scales] =
                 [k_scales, v_scales].map(|scales| scales.of_columns(key, scores.len()));
@@ -66,8 +71,8 @@ impl<'k> Params<'k> {
             let grads = SplitRows::new(k, config.target, &grads);
             grads.multiply(k, keys, config.head_dim, &grad_q);
             smem.release(keys_stage.index);
-            let next = tile + smem.pairs();
-            k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
+            let later = tile + smem.pairs();
+            k.when(smem.copies & later.lt(end), || self.copy(smem, later * KEYS));
         });
         self.grad_q.write_pairs(config.target, self.start, Some(self.scale), &grad_q);
     }
