@@ -42,7 +42,7 @@ pub struct Folders {
     pub vectors: std::path::PathBuf,
     /// The list of scenarios in which the simulator differs, with reasons.
     pub differences: std::path::PathBuf,
-    /// The list of scenario files that were not recorded yet.
+    /// The list of scenarios and scenario files that were not recorded yet.
     pub unrecorded: std::path::PathBuf,
 }
 

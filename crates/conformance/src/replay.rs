@@ -59,10 +59,10 @@ pub struct Report {
     pub differences: Vec<Difference>,
     /// The same for scenarios that are listed as differing.
     pub known: Vec<Difference>,
-    /// Scenarios that are listed as differing but agree, and files that are listed as unrecorded
-    /// but have a trace.
+    /// Scenarios that are listed as differing but agree, and files and scenarios that are listed as
+    /// unrecorded but have a trace.
     pub outdated: Vec<String>,
-    /// Scenarios in files that are listed as unrecorded. They ran on the simulator.
+    /// Scenarios that are listed as unrecorded, by name or file. They ran on the simulator.
     pub unrecorded: usize,
     /// Scenarios without a trace of their current steps, with reasons.
     pub untraced: Vec<(String, &'static str)>,
@@ -75,8 +75,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every scenario has a trace, unless its file is listed as unrecorded, and the
-    /// simulator agrees with it.
+    /// Whether every scenario has a trace, unless it is listed as unrecorded, and the simulator
+    /// agrees with it.
     pub fn is_clean(&self) -> bool {
         self.differences.is_empty()
             && self.outdated.is_empty()
@@ -165,7 +165,9 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
                 while let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let trace =
                         traces.get(&scenario.file).and_then(|file| file.find(&scenario.name));
-                    let verdict = if trace.is_none() && unrecorded.contains(&scenario.file) {
+                    let is_listed =
+                        [&scenario.file, &scenario.name].map(|it| unrecorded.contains(it));
+                    let verdict = if trace.is_none() && is_listed.contains(&true) {
                         Verdict::unrecorded(scenario, &folders.images)
                     } else {
                         Verdict::of(scenario, trace, &folders.images)
@@ -183,8 +185,13 @@ pub fn replay(folders: &Folders, filter: &str) -> Report {
         }
     }
     report.set_known_aside(&listed(&folders.differences), filter);
-    let has_trace = |file: &String| traces.get(file).is_none_or(|file| !file.traces.is_empty());
-    report.outdated.extend(unrecorded.into_iter().filter(has_trace));
+    let is_recorded = |listed: &String| match traces.get(listed) {
+        Some(file) => !file.traces.is_empty(),
+        None => library.scenarios.iter().find(|scenario| scenario.name == *listed).is_none_or(
+            |scenario| traces.get(&scenario.file).is_some_and(|file| file.find(listed).is_some()),
+        ),
+    };
+    report.outdated.extend(unrecorded.into_iter().filter(is_recorded));
     report.differences.sort_by(|one, other| one.scenario.cmp(&other.scenario));
     report.untraced.sort();
     report
@@ -218,7 +225,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Runs a scenario whose file is listed as unrecorded.
+    /// Runs a scenario that is listed as unrecorded.
     fn unrecorded(scenario: &Scenario, images: &Path) -> Self {
         if let Err(mistake) = &scenario.steps {
             return Self::ScenarioError(mistake.to_string());

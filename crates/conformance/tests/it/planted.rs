@@ -53,20 +53,29 @@ fn a_listed_difference_is_expected_and_must_be_one() {
 }
 
 #[test]
-fn a_file_is_listed_as_unrecorded_until_it_has_a_trace() {
-    let report = |scenario: &str, trace: &str| {
+fn a_file_or_scenario_is_listed_as_unrecorded_until_it_has_a_trace() {
+    let of = |listed: &str, scenario: &str, trace: &str| {
         let folder = folder(scenario);
         fs::create_dir_all(folder.path().join("traces/area")).unwrap();
         fs::write(folder.path().join("traces/area/topic.txt"), trace).unwrap();
-        fs::write(folder.path().join("unrecorded.txt"), "area/topic\n").unwrap();
+        fs::write(folder.path().join("unrecorded.txt"), format!("{listed}\n")).unwrap();
         replay(&Folders::under(folder.path()), "")
     };
+    let report = |scenario: &str, trace: &str| of("area/topic", scenario, trace);
     let missing = report(SCENARIO, "");
     assert!(missing.is_clean(), "{missing:?}");
     assert_eq!((missing.unrecorded, missing.replayed), (1, 0));
     assert!(missing.attested.is_empty(), "no hardware gave the error");
     assert_eq!(report(SCENARIO, TRACE).outdated, ["area/topic"]);
     assert_eq!(report("scenario a\n  cuNothing\nend\n", "").mistakes.len(), 1);
+
+    // A file may have traces of its other scenarios.
+    let two = format!("{SCENARIO}scenario b\n  cuInit 0\nend\n");
+    let partial = of("b", &two, TRACE);
+    assert!(partial.is_clean(), "{partial:?}");
+    assert_eq!((partial.unrecorded, partial.replayed), (1, 1));
+    assert_eq!(of("a", SCENARIO, TRACE).outdated, ["a"]);
+    assert_eq!(of("c", SCENARIO, TRACE).outdated, ["c"], "no such scenario");
 }
 
 #[test]
