@@ -131,6 +131,7 @@ rules! {
     GraphInstantiateFlags = "graph.instantiate_flags",
     GraphLossy = "graph.lossy",
     GraphLost = "graph.lost",
+    GraphNoAccess = "graph.no_access",
     GraphNoContext = "graph.no_context",
     GraphNoEdge = "graph.no_edge",
     GraphNoRoom = "graph.no_room",
@@ -263,7 +264,6 @@ rules! {
     ParametersEnd3 = "parameters.end.3",
     ParametersEnds = "parameters.ends",
     PeerAttribute = "peer.attribute",
-    PeerCopyExtent = "peer.copy_extent",
     PeerEnabled = "peer.enabled",
     PeerFlags = "peer.flags",
     PeerNoContext = "peer.no_context",
@@ -300,6 +300,7 @@ rules! {
     Sticky = "sticky",
     StreamAttribute = "stream.attribute",
     StreamFlags = "stream.flags",
+    StreamOtherContext = "stream.other_context",
     StreamSpecial = "stream.special",
     SymbolsFlags = "symbols.flags",
     SymbolsVersion = "symbols.version",
@@ -314,9 +315,9 @@ rules! {
 }
 
 impl Rule {
-    /// Whether the rule rejects missing or malformed launch parameters. Such a failed launch does
-    /// not invalidate the capture of its stream.
-    pub(crate) fn is_about_parameters(self) -> bool {
+    /// Whether a launch that the rule rejects does not invalidate the capture of its stream: its
+    /// parameters are missing or malformed, or its function belongs to another context.
+    pub(crate) fn keeps_capture(self) -> bool {
         matches!(
             self,
             Self::Null
@@ -325,6 +326,7 @@ impl Rule {
                 | Self::LaunchExtra
                 | Self::LaunchExtraBlock
                 | Self::LaunchExtraSize
+                | Self::LaunchOtherContext
         )
     }
 }

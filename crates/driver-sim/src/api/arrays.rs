@@ -60,7 +60,8 @@ impl RowOf {
     }
 }
 
-fn without_strides(given: CUDA_MEMCPY3D) -> CUDA_MEMCPY3D {
+/// The parameters without pitches and heights.
+pub(super) fn without_strides(given: CUDA_MEMCPY3D) -> CUDA_MEMCPY3D {
     CUDA_MEMCPY3D { srcPitch: 0, srcHeight: 0, dstPitch: 0, dstHeight: 0, ..given }
 }
 

@@ -34,7 +34,7 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 const MAX_PITCH: usize = i32::MAX as usize;
 
 /// Refuses copies whose rows or slices overlap. An array determines its own pitch and height.
-pub(super) fn check(given: &CUDA_MEMCPY3D) -> Call {
+fn check(given: &CUDA_MEMCPY3D) -> Call {
     let ends = [
         (given.srcMemoryType, Strides::of_source(given), [given.srcXInBytes, given.srcY]),
         (given.dstMemoryType, Strides::of_target(given), [given.dstXInBytes, given.dstY]),
@@ -54,7 +54,13 @@ pub(super) fn check(given: &CUDA_MEMCPY3D) -> Call {
 }
 
 impl State {
-    fn submit_box(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+    /// Queues or captures a copy of a box.
+    pub(super) fn submit_box(
+        &mut self,
+        given: CUDA_MEMCPY3D,
+        stream: CUstream,
+        wait: Wait,
+    ) -> Call {
         let route = self.route(stream)?;
         if given.WidthInBytes == 0 || given.Height == 0 || given.Depth == 0 {
             return Ok(());

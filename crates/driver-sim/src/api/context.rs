@@ -42,7 +42,7 @@ impl State {
         let ordinal = self.device_index(device)?;
         context.require()?;
         check_flags(flags)?;
-        self.live_device(ordinal)?;
+        self.check_alive()?;
         let handle = self.create_additional_context(ordinal, kept_flags(flags));
         self.thread().contexts.push(handle);
         context.write(handle)

@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use retrograph_driver_sys::*;
 
-use super::parameters::CopyContexts;
+use super::arrays::without_strides;
 use crate::argument::{Call, In, Out};
+use crate::refusal::Refusal;
 use crate::state::{Route, State, memory_refusal};
 use crate::timeline::transfer_duration;
 use crate::work::{Copy, Operation, Work};
@@ -43,7 +44,36 @@ impl State {
         wait: Wait,
     ) -> Call {
         let route = self.route(stream)?;
+        let given = match route {
+            Route::Capture(stream, _) => self.captured_parameters(stream, given)?,
+            Route::Queue(_) => given,
+        };
         self.copy_along(route, given, wait)
+    }
+
+    /// The parameters of the node of a captured linear copy. The driver adds pitch and height, unless
+    /// the memory is of another device than the stream.
+    fn captured_parameters(
+        &self,
+        stream: CUstream,
+        given: CUDA_MEMCPY3D,
+    ) -> Result<CUDA_MEMCPY3D, Refusal> {
+        let device = self.streams.get(stream)?.device;
+        Ok(match self.is_remote(device, [given.dstDevice, given.srcDevice]) {
+            true => without_strides(given),
+            false => given,
+        })
+    }
+
+    /// Whether one of the addresses is of another device.
+    pub(super) fn is_remote<const N: usize>(
+        &self,
+        device: usize,
+        addresses: [CUdeviceptr; N],
+    ) -> bool {
+        let own = self.devices[device].ordinal;
+        let found = addresses.map(|address| self.device_at(device, address));
+        found.iter().flatten().any(|&found| self.devices[found].ordinal != own)
     }
 
     /// Queues or captures a copy.
@@ -51,25 +81,14 @@ impl State {
         if given.WidthInBytes == 0 {
             return Ok(());
         }
-        self.copy_between(route, &given, None, wait)
-    }
-
-    /// Queues or captures a copy that may name its contexts.
-    pub(super) fn copy_between(
-        &mut self,
-        route: Route,
-        given: &CUDA_MEMCPY3D,
-        contexts: Option<CopyContexts>,
-        wait: Wait,
-    ) -> Call {
         let stream = match route {
             Route::Queue(stream) => stream,
             Route::Capture(stream, capture) => {
-                let copy = self.lasting_copy(given, contexts)?;
+                let copy = self.lasting_copy(&given)?;
                 return self.capture_operation(stream, capture, Operation::Copy(copy));
             }
         };
-        let (copy, is_pageable_target) = self.immediate_copy(given, contexts)?;
+        let (copy, is_pageable_target) = self.immediate_copy(&given)?;
         if is_pageable_target {
             return self.copy_to_pageable(&copy, stream);
         }
@@ -179,9 +198,15 @@ impl State {
         self.submit_copy(given, stream, Wait::AsDocumented)
     }
 
-    /// A copy between unified addresses: an address outside every device is a host address.
+    /// A copy between unified addresses: an address outside every device is a host address. If one
+    /// is of another device, the driver leaves both unified.
     fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
+        let linear = CUDA_MEMCPY3D::device_to_device(dst, src, bytes);
+        if self.is_remote(device, [dst, src]) {
+            let unified = CUmemorytype::CU_MEMORYTYPE_UNIFIED;
+            return CUDA_MEMCPY3D { srcMemoryType: unified, dstMemoryType: unified, ..linear };
+        }
         let is_device =
             |address| self.on_any_device(device, address, 1) && !self.is_of_host_pool(address);
         let kind = |address| match is_device(address) {
@@ -193,7 +218,7 @@ impl State {
             srcHost: std::ptr::with_exposed_provenance(src as usize),
             dstMemoryType: kind(dst),
             dstHost: std::ptr::with_exposed_provenance_mut(dst as usize),
-            ..CUDA_MEMCPY3D::device_to_device(dst, src, bytes)
+            ..linear
         }
     }
 }

@@ -65,7 +65,7 @@ fn label(kind: &NodeKind, parameters: bool) -> String {
         NodeKind::Operation(Operation::Copy(_)) => "copy".to_owned(),
         NodeKind::Operation(Operation::Fill(fill)) if parameters => {
             let bytes = fill.extent().unwrap_or(0);
-            format!("fill {bytes} bytes at {:#x} with {:#x}", fill.0.dst, fill.0.value)
+            format!("fill {bytes} bytes at {:#x} with {:#x}", fill.given.dst, fill.given.value)
         }
         NodeKind::Operation(Operation::Fill(_)) => "fill".to_owned(),
         NodeKind::Operation(Operation::Host(_)) => "host function".to_owned(),

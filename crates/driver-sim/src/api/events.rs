@@ -27,7 +27,7 @@ impl State {
     /// The event of a handle that the program passed. Fails if its context is lost.
     pub(super) fn known_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
         match self.events.get(event) {
-            Ok(found) => self.check_alive(found.device).map(|()| event),
+            Ok(_) => self.check_alive().map(|()| event),
             Err(_) if event.is_null() => {
                 Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNull))
             }
@@ -55,14 +55,14 @@ impl State {
 
     fn record(&mut self, event: CUevent, stream: CUstream) -> Call {
         let device = self.events.get(event)?.device;
-        let mark = match self.route(stream)? {
-            Route::Queue(stream) => {
-                if self.streams.get(stream)?.device != device {
-                    let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
-                    return Err(refuse(code, Rule::EventOtherDevice));
-                }
-                Mark::Task(self.enqueue(stream, Work::Stamp(event))?)
-            }
+        let route = self.route(stream)?;
+        let (Route::Queue(stream) | Route::Capture(stream, _)) = route;
+        if self.streams.get(stream)?.device != device {
+            let code = CUresult::CUDA_ERROR_INVALID_HANDLE;
+            return Err(refuse(code, Rule::EventOtherDevice));
+        }
+        let mark = match route {
+            Route::Queue(stream) => Mark::Task(self.enqueue(stream, Work::Stamp(event))?),
             Route::Capture(stream, _) => {
                 let member = self.streams.get(stream)?.member.clone();
                 member.map_or(Mark::Never, Mark::Captured)
@@ -138,6 +138,10 @@ impl State {
         if milliseconds.is_null() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventNullTime));
         }
+        let ordinals = [start, end].map(|event| self.ordinal_of_event(event));
+        if ordinals[0] != ordinals[1] {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventOtherDevice));
+        }
         for event in [start, end] {
             // `cuEventElapsedTime` does not invalidate the capture.
             if self.captured_mark(event)?.is_some() {
@@ -156,6 +160,11 @@ impl State {
             }
             _ => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
         }
+    }
+
+    /// The ordinal of the device of an event.
+    fn ordinal_of_event(&self, event: CUevent) -> Result<usize, Refusal> {
+        Ok(self.devices[self.events.get(event)?.device].ordinal)
     }
 
     pub(crate) fn cuEventElapsedTime_v2(

@@ -51,6 +51,7 @@ impl State {
             let message = format!("the graph has a launch of `{kernel}`, whose module is unloaded");
             return Err(no_node(self.undefined(message)));
         }
+        self.check_fill_access(&plan)?;
         if flags & DEVICE_LAUNCH != 0 {
             self.check_device_launch(&plan)?;
         }
@@ -68,6 +69,21 @@ impl State {
         exec.write(handle).map_err(no_node)?;
         self.retain_objects(&objects);
         self.execs.insert(handle, Exec { device, flags, plan, last: None, objects });
+        Ok(())
+    }
+
+    /// Refuses fills of memory of another device without access to it. Copies need none, and other
+    /// nodes are not checked.
+    fn check_fill_access(&self, plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
+        for node in &plan.nodes {
+            if let PlanWork::Operation(Operation::Fill(fill)) = &node.work {
+                let is_remote = self.is_remote(fill.device, [fill.given.dst]);
+                if is_remote && self.check_fill(fill).is_err() {
+                    return Err((invalid(Rule::GraphNoAccess), node.source));
+                }
+            }
+            node.work.plans().iter().try_for_each(|plan| self.check_fill_access(plan))?;
+        }
         Ok(())
     }
 

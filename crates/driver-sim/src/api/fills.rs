@@ -19,27 +19,35 @@ struct Rows {
 impl State {
     /// Queues or captures a fill. A synchronous fill of host memory is complete when the call
     /// returns, one of device memory need not be.
-    fn submit_fill(&mut self, fill: Fill, stream: CUstream, is_synchronous: bool) -> Call {
-        if fill.0.width == 0 || fill.0.height == 0 {
-            return self.route(stream).map(|_| ());
+    fn submit_fill(
+        &mut self,
+        given: CUDA_MEMSET_NODE_PARAMS,
+        stream: CUstream,
+        is_synchronous: bool,
+    ) -> Call {
+        let route = self.route(stream)?;
+        if given.width == 0 || given.height == 0 {
+            return Ok(());
         }
-        match self.route(stream)? {
+        let (Route::Queue(stream) | Route::Capture(stream, _)) = route;
+        let fill = Fill { given, device: self.streams.get(stream)?.device };
+        match route {
             // A captured fill checks its memory when it runs.
-            Route::Capture(..) if !fill.is_aligned() => return Err(invalid(Rule::FillMisaligned)),
-            Route::Capture(..) => {}
-            Route::Queue(_) if fill.rows_overlap() => return Err(invalid(Rule::FillPitch)),
+            Route::Capture(..) if !fill.is_aligned() => Err(invalid(Rule::FillMisaligned)),
+            Route::Capture(stream, capture) => {
+                self.capture_operation(stream, capture, Operation::Fill(fill))
+            }
+            Route::Queue(_) if fill.rows_overlap() => Err(invalid(Rule::FillPitch)),
             Route::Queue(stream) => {
-                let device = self.streams.get(stream)?.device;
-                self.check_fill_on(device, &fill)?;
+                self.check_fill(&fill)?;
                 let operation = Work::Operation(Operation::Fill(fill));
-                let is_host = self.pinned_at(fill.0.dst as usize, 1).is_some();
-                return match is_synchronous && is_host {
+                let is_host = self.pinned_at(given.dst as usize, 1).is_some();
+                match is_synchronous && is_host {
                     true => self.run_now(stream, operation),
                     false => self.enqueue(stream, operation).map(|_| ()),
-                };
+                }
             }
         }
-        self.submit(stream, Operation::Fill(fill))
     }
 
     fn submit_rows(
@@ -50,12 +58,24 @@ impl State {
         stream: CUstream,
         is_synchronous: bool,
     ) -> Call {
-        let fill = Fill(CUDA_MEMSET_NODE_PARAMS {
+        let given = CUDA_MEMSET_NODE_PARAMS {
             pitch: rows.pitch,
             height: rows.height,
-            ..Fill::row(rows.address, size, value, rows.width).0
-        });
-        self.submit_fill(fill, stream, is_synchronous)
+            ..row(rows.address, size, value, rows.width)
+        };
+        self.submit_fill(given, stream, is_synchronous)
+    }
+}
+
+/// A fill of `count` elements of `size` bytes.
+fn row(address: CUdeviceptr, size: u32, value: u32, count: usize) -> CUDA_MEMSET_NODE_PARAMS {
+    CUDA_MEMSET_NODE_PARAMS {
+        dst: address,
+        pitch: 0,
+        value,
+        elementSize: size,
+        width: count,
+        height: 1,
     }
 }
 
@@ -65,7 +85,7 @@ macro_rules! fills {
         $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {
         impl State {$(
             pub(crate) fn $run(&mut self, dst: CUdeviceptr, value: $value, count: usize) -> Call {
-                let fill = Fill::row(dst, $size, u32::from(value), count);
+                let fill = row(dst, $size, u32::from(value), count);
                 let stream = self.default_stream()?;
                 self.submit_fill(fill, stream, true)
             }
@@ -77,7 +97,7 @@ macro_rules! fills {
                 count: usize,
                 stream: CUstream,
             ) -> Call {
-                let fill = Fill::row(dst, $size, u32::from(value), count);
+                let fill = row(dst, $size, u32::from(value), count);
                 self.submit_fill(fill, stream, false)
             }
 

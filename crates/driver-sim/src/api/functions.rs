@@ -74,8 +74,8 @@ impl State {
         if !module.is_null() && !self.modules.contains(module) && !self.was_issued(module) {
             return Err(self.undefined("a handle that was never a module"));
         }
-        let device = self.modules.get(module).map_err(|_| missing)?.device;
-        self.live_device(device).map(|_| ())
+        self.modules.get(module).map_err(|_| missing)?;
+        self.check_alive()
     }
 
     /// The function with this name. Its handle is always the same.
@@ -108,8 +108,8 @@ impl State {
             return self.function_of_kernel(kernel);
         }
         let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::FunctionUnknown);
-        let device = self.functions.get(function).map_err(|_| missing)?.device;
-        self.live_device(device)?;
+        self.functions.get(function).map_err(|_| missing)?;
+        self.check_alive()?;
         Ok(function)
     }
 

@@ -112,7 +112,7 @@ impl State {
         parameters: Out<CUDA_MEMSET_NODE_PARAMS>,
     ) -> Call {
         self.put_property(node, parameters, |kind| match kind {
-            NodeKind::Operation(Operation::Fill(fill)) => Some(fill.0),
+            NodeKind::Operation(Operation::Fill(fill)) => Some(fill.given),
             _ => None,
         })
     }

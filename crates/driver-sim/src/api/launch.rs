@@ -146,17 +146,16 @@ impl State {
         Ok(())
     }
 
-    /// Invalidates the capture of the stream of a failed launch, unless it failed for its function
-    /// handle or missing parameters.
+    /// Invalidates the capture of the stream of a failed launch, unless it failed for its function,
+    /// its context or missing parameters.
     fn fail_launch(
         &mut self,
         stream: CUstream,
         request: &LaunchRequest,
         refusal: Refusal,
     ) -> Refusal {
-        let is_parameters = refusal.rule.is_about_parameters();
-        let known = self.functions.contains(request.function) && refusal.kind.is_none();
-        let known = known && !is_parameters;
+        let keeps = refusal.rule.keeps_capture() || refusal.kind.is_some();
+        let known = self.functions.contains(request.function) && !keeps;
         let route = if known { self.route(stream) } else { return refusal };
         match route {
             Ok(Route::Capture(_, capture)) => {

@@ -80,7 +80,7 @@ impl State {
     /// The kind of a copy node, in any context.
     pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
         check_box(given)?;
-        let copy = self.lasting_copy(given, None)?;
+        let copy = self.lasting_copy(given)?;
         Ok(NodeKind::Operation(Operation::Copy(copy)))
     }
 
@@ -90,17 +90,19 @@ impl State {
         given: &CUDA_MEMSET_NODE_PARAMS,
         context: CUcontext,
     ) -> Result<NodeKind, Refusal> {
-        self.check_node_context(context)?;
-        self.fill_node(given)
+        let device = self.check_node_context(context)?;
+        self.fill_node(given, device)
     }
 
-    /// The kind of a fill node, in any context.
+    /// The kind of a fill node in the context of this index; `None` for the current one.
     pub(super) fn fill_node(
         &mut self,
         given: &CUDA_MEMSET_NODE_PARAMS,
+        device: Option<usize>,
     ) -> Result<NodeKind, Refusal> {
-        let fill = Fill(*given);
         check_rows(given)?;
+        let device = device.map_or_else(|| self.usable_device(), Ok)?;
+        let fill = Fill { given: *given, device };
         if fill.extent().is_none() {
             return Err(self.undefined("a fill of more bytes than can be counted"));
         }
@@ -133,13 +135,13 @@ impl State {
         }
     }
 
-    /// Checks the context of a copy or fill node. Null is not checked.
-    fn check_node_context(&mut self, context: CUcontext) -> Call {
+    /// The index of the context of a copy or fill node. Null is not checked.
+    fn check_node_context(&mut self, context: CUcontext) -> Result<Option<usize>, Refusal> {
         if context.is_null() {
-            return Ok(());
+            return Ok(None);
         }
         match self.devices.iter().position(|device| device.context == Some(context)) {
-            Some(device) => self.check_alive(device),
+            Some(device) => self.check_alive().map(|()| Some(device)),
             None => Err(self.undefined("the context of the node does not exist")),
         }
     }

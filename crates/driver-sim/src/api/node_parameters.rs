@@ -4,7 +4,8 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In};
 use crate::refusal::{Refusal, Rule, invalid};
-use crate::state::State;
+use crate::state::{NodeKind, State};
+use crate::work::Operation;
 
 impl State {
     /// The node of a handle, if it has the kind that the call needs.
@@ -50,7 +51,11 @@ impl State {
     ) -> Call {
         let node = self.node_of_kind(node, CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET)?;
         self.refuse_lost()?;
-        let kind = self.fill_node(&parameters.get()?)?;
+        let device = match self.nodes.get(node)?.kind {
+            NodeKind::Operation(Operation::Fill(fill)) => Some(fill.device),
+            _ => None,
+        };
+        let kind = self.fill_node(&parameters.get()?, device)?;
         self.set_node(node, kind)
     }
 

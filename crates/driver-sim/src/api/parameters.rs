@@ -25,13 +25,6 @@ struct CopyEnd {
     bytes: usize,
 }
 
-/// The contexts that a copy names, as indices among the devices.
-#[derive(Clone, Copy)]
-pub(super) struct CopyContexts {
-    pub(super) source: usize,
-    pub(super) target: usize,
-}
-
 /// The host address of a side of a copy. A unified address is in the field for device addresses.
 fn host_of(kind: CUmemorytype, host: *mut c_void, device: CUdeviceptr) -> *mut c_void {
     match kind {
@@ -83,15 +76,10 @@ impl State {
     }
 
     /// The source or destination in device or pinned memory; `None` for pageable memory. Device
-    /// memory is on the device of `context`, or on any device without one: addresses are unified.
-    fn end(&mut self, given: CopyEnd, context: Option<usize>) -> Result<Option<End>, Refusal> {
-        let device = match context {
-            Some(context) => context,
-            None => {
-                let device = self.usable_device()?;
-                self.device_at(device, given.device).unwrap_or(device)
-            }
-        };
+    /// memory may be on any device: addresses are unified.
+    fn end(&mut self, given: CopyEnd) -> Result<Option<End>, Refusal> {
+        let device = self.usable_device()?;
+        let device = self.device_at(device, given.device).unwrap_or(device);
         match given.kind {
             // Even if the device has access to it.
             CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
@@ -109,7 +97,7 @@ impl State {
             CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
                 Err(invalid(Rule::CopyNoArray))
             }
-            CUmemorytype::CU_MEMORYTYPE_ARRAY => self.array_end(device, &given).map(Some),
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => self.array_end(&given).map(Some),
             _ => Err(invalid(Rule::ParametersEnd3)),
         }
     }
@@ -136,7 +124,7 @@ impl State {
     }
 
     /// The source or destination in an array: bytes within bounds.
-    fn array_end(&mut self, device: usize, given: &CopyEnd) -> Result<End, Refusal> {
+    fn array_end(&mut self, given: &CopyEnd) -> Result<End, Refusal> {
         let array = self.array(given.array)?;
         if given.level != 0 {
             return Err(invalid(Rule::ArrayLevel));
@@ -148,25 +136,16 @@ impl State {
         if !ranges.all(fits) {
             return Err(invalid(Rule::ArrayBounds));
         }
-        if self.devices[array.device].ordinal != self.devices[device].ordinal {
-            return Err(self.unsupported("a copy of an array of another device"));
-        }
         let [pitch, height, _] = array.extent();
         Ok(End::Array(array.address, Strides { pitch, height }))
     }
 
     /// The copy of a node, which may run later and repeatedly.
-    pub(super) fn lasting_copy(
-        &mut self,
-        given: &CUDA_MEMCPY3D,
-        contexts: Option<CopyContexts>,
-    ) -> Result<Copy, Refusal> {
+    pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, Refusal> {
         let (source, target) = self.ends(given)?;
         let pageable = |end: CopyEnd| End::Pageable(end.host.expose_provenance());
-        let known = self.end(source, contexts.map(|of| of.source))?;
-        let source = known.unwrap_or_else(|| pageable(source));
-        let known = self.end(target, contexts.map(|of| of.target))?;
-        let target = known.unwrap_or_else(|| pageable(target));
+        let source = self.end(source)?.unwrap_or_else(|| pageable(source));
+        let target = self.end(target)?.unwrap_or_else(|| pageable(target));
         Ok(Copy { given: Box::new(*given), source, target })
     }
 
@@ -175,10 +154,9 @@ impl State {
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,
-        contexts: Option<CopyContexts>,
     ) -> Result<(Copy, bool), Refusal> {
         let (source, target) = self.ends(given)?;
-        let source = match self.end(source, contexts.map(|of| of.source))? {
+        let source = match self.end(source)? {
             Some(end) => end,
             None => {
                 // SAFETY: the caller guarantees that the source of the copy is valid for its bytes.
@@ -186,21 +164,15 @@ impl State {
                 End::Snapshot(host.bytes(source.bytes)?.into())
             }
         };
-        let known = self.end(target, contexts.map(|of| of.target))?;
+        let known = self.end(target)?;
         let is_pageable = known.is_none();
         let target = known.unwrap_or(End::Host(target.host.expose_provenance()));
         Ok((Copy { given: Box::new(*given), source, target }, is_pageable))
     }
 
     /// Checks a fill: its element size, alignment and extent.
-    pub(super) fn check_fill(&mut self, fill: &Fill) -> Call {
-        let device = self.usable_device()?;
-        self.check_fill_on(device, fill)
-    }
-
-    /// Checks a fill on a device.
-    pub(super) fn check_fill_on(&self, device: usize, fill: &Fill) -> Call {
-        let is_inside = |bytes| self.on_device(device, fill.0.dst, bytes);
+    pub(super) fn check_fill(&self, fill: &Fill) -> Call {
+        let is_inside = |bytes| self.on_device(fill.device, fill.given.dst, bytes);
         match fill.is_aligned() && fill.extent().is_some_and(is_inside) {
             true => Ok(()),
             false => Err(invalid(Rule::FillTarget)),

@@ -1,16 +1,15 @@
 //! Access to the memory of other devices, and copies between devices.
 //!
 //! Every simulated device can access every other one. Access is enabled per context, but the device
-//! then has access from all of its contexts.
+//! then has access from all of its contexts. Copies need no access: the driver finds both ends by
+//! their addresses.
 
 use retrograph_driver_sys::*;
 
-use super::boxes::check;
 use super::copies::Wait;
-use super::parameters::CopyContexts;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::State;
+use crate::state::{Route, State};
 
 /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
 const BEST_RANK: i32 = 0;
@@ -43,19 +42,23 @@ impl State {
         value.write(match attribute {
             A::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => BEST_RANK,
             A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
-            | A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,
-            // Arrays are not simulated, and every atomic operation is native.
-            A::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED
-            | A::CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED => 0,
+            | A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
+            | A::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED => 1,
+            // Every atomic operation is native.
+            A::CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED => 0,
             _ => return Err(invalid(Rule::PeerAttribute)),
         })
     }
 
     pub(crate) fn cuCtxEnablePeerAccess(&mut self, peer: CUcontext, flags: u32) -> Call {
         let device = self.current()?;
-        let other = self.peer_of(device, peer)?;
+        let other = self.peer(peer)?;
         if flags != 0 {
             return Err(invalid(Rule::PeerFlags));
+        }
+        self.refuse_unsafe()?;
+        if self.devices[other].ordinal == self.devices[device].ordinal {
+            return Err(refuse(CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, Rule::PeerSame));
         }
         let enabled = CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
         if !self.devices[device].peers.insert(other) {
@@ -67,7 +70,8 @@ impl State {
 
     pub(crate) fn cuCtxDisablePeerAccess(&mut self, peer: CUcontext) -> Call {
         let device = self.current()?;
-        let other = self.peer_of(device, peer)?;
+        let other = self.peer(peer)?;
+        self.refuse_unsafe()?;
         let disabled = CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
         if !self.devices[device].peers.contains(&other) {
             return Err(refuse(disabled, Rule::PeerNotEnabled));
@@ -78,20 +82,17 @@ impl State {
         Ok(())
     }
 
-    /// The index of a peer context, which must be on another device than `device`.
-    fn peer_of(&mut self, device: usize, peer: CUcontext) -> Result<usize, Refusal> {
-        let other = self.context_of_copy(peer)?;
-        if self.devices[other].ordinal == self.devices[device].ordinal {
-            return Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PeerSame));
-        }
-        Ok(other)
-    }
-
-    fn context_of_copy(&mut self, context: CUcontext) -> Result<usize, Refusal> {
-        if context.is_null() {
+    /// The index of a peer context.
+    fn peer(&mut self, peer: CUcontext) -> Result<usize, Refusal> {
+        if peer.is_null() {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::PeerNoContext));
         }
-        self.named_or_current(context)
+        self.named_or_current(peer).map_err(|refusal| match refusal.rule {
+            Rule::ContextUnknown => {
+                refuse(CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED, Rule::ContextDestroyed)
+            }
+            _ => refusal,
+        })
     }
 
     pub(crate) fn cuMemcpyPeer(
@@ -102,11 +103,9 @@ impl State {
         source_context: CUcontext,
         bytes: usize,
     ) -> Call {
-        self.current()?;
-        let contexts =
-            self.linear_contexts([target, source], [target_context, source_context], bytes)?;
+        let stream = self.serialized([target_context, source_context])?;
         let given = self.linear(target, source, bytes);
-        self.run_peer_copy(&given, contexts)
+        self.submit_peer_copy(given, stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpyPeerAsync(
@@ -118,17 +117,16 @@ impl State {
         bytes: usize,
         stream: CUstream,
     ) -> Call {
-        let contexts =
-            self.linear_contexts([target, source], [target_context, source_context], bytes)?;
+        self.check_contexts([target_context, source_context])?;
         let given = self.linear(target, source, bytes);
-        self.submit_peer_copy(&given, contexts, stream, Wait::AsDocumented)
+        self.submit_peer_copy(given, stream, Wait::AsDocumented)
     }
 
     pub(crate) fn cuMemcpy3DPeer(&mut self, given: In<CUDA_MEMCPY3D_PEER>) -> Call {
         self.current()?;
-        let given = given.get()?;
-        let contexts = self.box_contexts(&given)?;
-        self.run_peer_copy(&without_contexts(&given), contexts)
+        let given = self.peer_box(given)?;
+        let stream = self.serialized([given.dstContext, given.srcContext])?;
+        self.submit_peer_copy(without_contexts(&given), stream, Wait::Complete)
     }
 
     pub(crate) fn cuMemcpy3DPeerAsync(
@@ -136,30 +134,16 @@ impl State {
         given: In<CUDA_MEMCPY3D_PEER>,
         stream: CUstream,
     ) -> Call {
-        let given = given.get()?;
-        let contexts = self.box_contexts(&given)?;
-        self.submit_peer_copy(&without_contexts(&given), contexts, stream, Wait::AsDocumented)
+        let given = self.peer_box(given)?;
+        self.check_contexts([given.dstContext, given.srcContext])?;
+        self.submit_peer_copy(without_contexts(&given), stream, Wait::AsDocumented)
     }
 
-    /// The contexts of a linear copy. Destination and source, in this order, must each be in one
-    /// allocation of the context's device.
-    fn linear_contexts(
-        &mut self,
-        [target, source]: [CUdeviceptr; 2],
-        [target_context, source_context]: [CUcontext; 2],
-        bytes: usize,
-    ) -> Result<CopyContexts, Refusal> {
-        let mut end = |address, context| {
-            let device = self.context_of_copy(context)?;
-            let fits = self.devices[device].memory.allocation_of(address);
-            let fits = fits.is_some_and(|(base, len)| bytes as u64 <= len - (address - base));
-            match bytes == 0 || fits {
-                true => Ok(device),
-                false => Err(invalid(Rule::PeerCopyExtent)),
-            }
-        };
-        let target = end(target, target_context)?;
-        Ok(CopyContexts { source: end(source, source_context)?, target })
+    fn peer_box(&mut self, given: In<CUDA_MEMCPY3D_PEER>) -> Result<CUDA_MEMCPY3D_PEER, Refusal> {
+        match given.is_null() {
+            true => Err(self.undefined("the parameters of a copy are read through null")),
+            false => given.get(),
+        }
     }
 
     /// A linear copy of device or pinned host memory.
@@ -176,50 +160,42 @@ impl State {
         given
     }
 
-    /// The contexts of a 3D copy.
-    fn box_contexts(&mut self, given: &CUDA_MEMCPY3D_PEER) -> Result<CopyContexts, Refusal> {
-        let mut end = |kind, context: CUcontext, array: CUarray| match kind {
-            CUmemorytype::CU_MEMORYTYPE_ARRAY if array.is_null() => Err(invalid(Rule::CopyNoArray)),
-            // An array belongs to a context.
-            CUmemorytype::CU_MEMORYTYPE_ARRAY => Ok(self.array(array)?.device),
-            CUmemorytype::CU_MEMORYTYPE_HOST if context.is_null() => self.usable_device(),
-            _ => self.context_of_copy(context),
-        };
-        let target = end(given.dstMemoryType, given.dstContext, given.dstArray)?;
-        let source = end(given.srcMemoryType, given.srcContext, given.srcArray)?;
-        let given = without_contexts(given);
-        if !is_empty(&given) {
-            check(&given)?;
+    /// Checks the contexts that a copy names. The driver finds memory by its address, whichever
+    /// contexts are named, but it dereferences them.
+    fn check_contexts(&mut self, contexts: [CUcontext; 2]) -> Call {
+        let known = contexts.into_iter().filter(|context| !context.is_null());
+        let mut known = known.map(|context| self.named_or_current(context).map(|_| ()));
+        match known.find_map(Result::err) {
+            Some(refusal) if refusal.rule == Rule::ContextUnknown => {
+                Err(self.undefined("a copy names a context that was destroyed"))
+            }
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
         }
-        Ok(CopyContexts { source, target })
     }
 
-    /// Runs a copy that is ordered with all work of both contexts.
-    fn run_peer_copy(&mut self, given: &CUDA_MEMCPY3D, contexts: CopyContexts) -> Call {
-        for device in [contexts.target, contexts.source] {
+    /// The stream of a synchronous copy, which is ordered with all work of the contexts that it
+    /// names.
+    fn serialized(&mut self, contexts: [CUcontext; 2]) -> Result<CUstream, Refusal> {
+        self.current()?;
+        self.check_contexts(contexts)?;
+        for context in contexts {
+            let device = self.named_or_current(context)?;
             self.complete_device(device)?;
         }
-        let stream = self.default_stream()?;
-        self.submit_peer_copy(given, contexts, stream, Wait::Complete)
+        self.default_stream()
     }
 
-    fn submit_peer_copy(
-        &mut self,
-        given: &CUDA_MEMCPY3D,
-        contexts: CopyContexts,
-        stream: CUstream,
-        wait: Wait,
-    ) -> Call {
-        let route = self.route(stream)?;
-        match is_empty(given) {
-            true => Ok(()),
-            false => self.copy_between(route, given, Some(contexts), wait),
+    /// Queues a copy between devices. A capture cannot contain it.
+    fn submit_peer_copy(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+        match self.route(stream)? {
+            Route::Queue(_) => self.submit_box(given, stream, wait),
+            Route::Capture(_, capture) => {
+                let reason = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+                Err(self.invalidate_capture(capture, reason))
+            }
         }
     }
-}
-
-fn is_empty(given: &CUDA_MEMCPY3D) -> bool {
-    [given.WidthInBytes, given.Height, given.Depth].contains(&0)
 }
 
 fn without_contexts(given: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {

@@ -18,7 +18,7 @@ impl State {
         let handle = match self.devices[index].context {
             Some(handle) => handle,
             None => {
-                self.live_device(index)?;
+                self.check_alive()?;
                 self.create_context(index)
             }
         };

@@ -147,7 +147,7 @@ impl State {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::ContextNone));
         }
         let index = self.named_or_current(context)?;
-        self.check_alive(index)?;
+        self.check_alive()?;
         resource.require()?;
         check_type(kind)?;
         resource.write(self.all_multiprocessors(self.devices[index].ordinal))

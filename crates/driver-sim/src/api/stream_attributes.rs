@@ -73,6 +73,9 @@ impl State {
         let (target, source) = (self.resolve(target)?, self.resolve(source)?);
         let found = self.streams.get(source)?;
         let (priority, policy, domain) = (found.priority, found.policy, found.domain);
+        if self.streams.get(target)?.device != found.device {
+            return Err(invalid(Rule::StreamOtherContext));
+        }
         let found = self.streams.get_mut(target)?;
         (found.priority, found.policy, found.domain) = (priority, policy, domain);
         Ok(())

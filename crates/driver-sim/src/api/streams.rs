@@ -79,7 +79,7 @@ impl State {
         let resolved = self.waitable(stream)?;
         let awaited = self.awaited(resolved)?;
         self.complete(awaited)?;
-        self.check_context(resolved)
+        self.check_alive()
     }
 
     pub(crate) fn cuStreamQuery(&mut self, stream: CUstream) -> Call {
@@ -104,11 +104,6 @@ impl State {
         }
         self.refuse_unsafe()?;
         Ok(resolved)
-    }
-
-    /// Fails if the context of a stream is lost.
-    fn check_context(&self, stream: CUstream) -> Call {
-        self.check_alive(self.streams.get(stream)?.device)
     }
 
     pub(crate) fn cuStreamWaitEvent(

@@ -29,9 +29,6 @@ pub(crate) struct Device {
     /// The reference count of a primary context.
     pub(crate) references: usize,
     pub(crate) flags: u32,
-    /// The sticky code that every call on the device returns, if its contexts were lost. The loss
-    /// is permanent for the process.
-    pub(crate) lost: Option<CUresult>,
     /// The legacy stream.
     pub(crate) legacy: Option<CUstream>,
     /// The last task of the legacy stream, which blocking streams wait for.
@@ -60,7 +57,6 @@ impl Device {
             primary: None,
             references: 0,
             flags: 0,
-            lost: None,
             legacy: None,
             legacy_tail: None,
             last_end: Time::ZERO,
@@ -95,22 +91,19 @@ pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
 }
 
 impl State {
-    /// Loses every context of a device: drops queued work, and lets every later call return `code`.
-    pub(crate) fn lose(&mut self, device: usize, code: CUresult, finding: impl Into<Finding>) {
+    /// Loses every context of every device: drops queued work, and lets every later call return
+    /// `code`. A fault ends all use of the driver by the process, also on devices without access to
+    /// the one that it happened on.
+    pub(crate) fn lose(&mut self, code: CUresult, finding: impl Into<Finding>) {
         self.diagnose(DiagnosticKind::Fault, finding);
-        let ordinal = self.devices[device].ordinal;
-        for view in self.devices.iter_mut().filter(|view| view.ordinal == ordinal) {
-            view.lost = Some(code);
-        }
-        let devices = &self.devices;
-        self.tasks.retain(|_, task| devices[task.device].ordinal != ordinal);
+        self.lost = Some(code);
+        self.tasks.clear();
     }
 
     /// Creates a context (`cuCtxCreate`) on the device with this ordinal.
     pub(crate) fn create_additional_context(&mut self, ordinal: usize, flags: u32) -> CUcontext {
         let memory = Arc::clone(&self.devices[ordinal].memory);
-        let lost = self.devices[ordinal].lost;
-        self.devices.push(Device { flags, lost, ..Device::view(ordinal, memory) });
+        self.devices.push(Device { flags, ..Device::view(ordinal, memory) });
         self.create_context(self.devices.len() - 1)
     }
 
@@ -152,10 +145,9 @@ impl State {
         self.execs.retain(|exec| exec.device != device);
         self.free_all(device);
         self.end_all_peer_access(device);
-        let Device { ordinal, primary, lost, memory, .. } = &self.devices[device];
-        let (ordinal, primary, lost) = (*ordinal, *primary, *lost);
-        let view = Device::view(ordinal, Arc::clone(memory));
-        self.devices[device] = Device { primary, lost, ..view };
+        let Device { ordinal, primary, memory, .. } = &self.devices[device];
+        let (primary, view) = (*primary, Device::view(*ordinal, Arc::clone(memory)));
+        self.devices[device] = Device { primary, ..view };
         Ok(())
     }
 

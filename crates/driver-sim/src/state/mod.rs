@@ -59,6 +59,9 @@ pub(crate) struct State {
     pub(crate) attempt: Attempt,
     /// The devices of the machine, then one entry per context of `cuCtxCreate`.
     pub(crate) devices: Vec<Device>,
+    /// The sticky code of the first fault, after which calls on every device return it. The loss is
+    /// permanent for the process.
+    pub(crate) lost: Option<CUresult>,
     pub(crate) threads: BTreeMap<u64, Thread>,
     /// The number of threads at which those that have ended are forgotten.
     max_threads: usize,
@@ -131,6 +134,7 @@ impl State {
             call: "",
             attempt: Attempt::default(),
             devices: (0..config.devices).map(|ordinal| Device::new(ordinal, &config)).collect(),
+            lost: None,
             threads: BTreeMap::new(),
             max_threads: thread::MIN_THREADS,
             streams: Table::default(),
@@ -207,10 +211,10 @@ impl State {
         Refusal::UNDEFINED
     }
 
-    /// Applies an injected failure: a sticky code loses the current context.
+    /// Applies an injected failure: a sticky code loses all contexts.
     pub(crate) fn inject(&mut self, code: CUresult) {
-        if let (true, Ok(device)) = (code.is_sticky(), self.current()) {
-            self.lose(device, code, "an injected failure");
+        if code.is_sticky() && self.current().is_ok() {
+            self.lose(code, "an injected failure");
         }
     }
 

@@ -101,7 +101,7 @@ impl State {
         }
         // A stream belongs to its context, whichever is current.
         match self.streams.get(stream) {
-            Ok(found) => self.check_alive(found.device).map(|()| stream),
+            Ok(_) => self.check_alive().map(|()| stream),
             Err(_) => Err(self.undefined("the stream does not exist or was destroyed")),
         }
     }

@@ -91,7 +91,7 @@ impl State {
     /// The device of the current context. Fails with the sticky code if the context is lost.
     pub(crate) fn current(&mut self) -> Result<usize, Refusal> {
         let device = self.current_even_lost()?;
-        self.live_device(device)
+        self.check_alive().map(|()| device)
     }
 
     /// Fails if a context is current and lost or destroyed.
@@ -102,14 +102,9 @@ impl State {
         }
     }
 
-    /// Fails with the sticky code if the context of a device is lost.
-    pub(crate) fn check_alive(&self, device: usize) -> Result<(), Refusal> {
-        self.devices[device].lost.map_or(Ok(()), |code| Err(refuse(code, Rule::Sticky)))
-    }
-
-    /// `device`. Fails with the sticky code if its context is lost.
-    pub(crate) fn live_device(&self, device: usize) -> Result<usize, Refusal> {
-        self.check_alive(device).map(|()| device)
+    /// Fails with the sticky code if the contexts are lost.
+    pub(crate) fn check_alive(&self) -> Result<(), Refusal> {
+        self.lost.map_or(Ok(()), |code| Err(refuse(code, Rule::Sticky)))
     }
 }
 

@@ -219,31 +219,24 @@ fn write_host(address: usize, row: &[u8]) {
 
 /// Rows of elements to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill(pub(crate) CUDA_MEMSET_NODE_PARAMS);
+pub(crate) struct Fill {
+    /// Destination, value and extent.
+    pub(crate) given: CUDA_MEMSET_NODE_PARAMS,
+    /// The index among the devices of the context that fills, and needs access to the destination.
+    pub(crate) device: usize,
+}
 
 impl Fill {
-    /// A fill of `count` elements of `size` bytes.
-    pub(crate) fn row(address: u64, size: u32, value: u32, count: usize) -> Self {
-        Self(CUDA_MEMSET_NODE_PARAMS {
-            dst: address,
-            pitch: 0,
-            value,
-            elementSize: size,
-            width: count,
-            height: 1,
-        })
-    }
-
     /// Whether the element size is valid and the address is a multiple of it.
     pub(crate) fn is_aligned(&self) -> bool {
-        let Self(given) = self;
+        let Self { given, .. } = self;
         let size = u64::from(given.elementSize);
         matches!(size, 1 | 2 | 4) && given.dst.is_multiple_of(size)
     }
 
     /// The extent of the fill in bytes from its address; `None` on overflow.
     pub(crate) fn extent(&self) -> Option<u64> {
-        let Self(given) = self;
+        let Self { given, .. } = self;
         let width = (given.width as u64).checked_mul(u64::from(given.elementSize))?;
         let above = (given.height as u64).checked_sub(1)?.checked_mul(given.pitch as u64)?;
         above.checked_add(width)
@@ -251,7 +244,7 @@ impl Fill {
 
     /// Whether rows overlap, or begin inside an element.
     pub(crate) fn rows_overlap(&self) -> bool {
-        let Self(given) = self;
+        let Self { given, .. } = self;
         let size = given.elementSize as usize;
         let row = given.width.saturating_mul(size);
         given.height > 1 && (given.pitch < row || !given.pitch.is_multiple_of(size))
@@ -259,7 +252,7 @@ impl Fill {
 
     /// The number of bytes that it writes.
     pub(crate) fn bytes(&self) -> u64 {
-        let Self(given) = self;
+        let Self { given, .. } = self;
         (given.width as u64)
             .saturating_mul(u64::from(given.elementSize))
             .saturating_mul(given.height as u64)
@@ -267,7 +260,7 @@ impl Fill {
 
     /// Writes the elements.
     pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
-        let Self(given) = self;
+        let Self { given, .. } = self;
         let pattern = given.value.to_le_bytes();
         let pattern = &pattern[..given.elementSize as usize];
         (0..given.height).try_for_each(|row| {

@@ -128,7 +128,7 @@ impl State {
         let all = all.map(|(id, _)| *id).collect();
         self.complete(all)?;
         self.timeline.wait_until(self.devices[device].last_end);
-        self.check_alive(device)
+        self.check_alive()
     }
 
     /// The targets and all queued tasks that they depend on.
@@ -185,7 +185,7 @@ impl State {
                 Ok(Some(host))
             }
             Err(Failure::Fault(code, finding)) => {
-                self.lose(device, code, finding);
+                self.lose(code, finding);
                 Err(refuse(code, Rule::Fault))
             }
             Err(Failure::Undefined(finding)) => Err(self.undefined(finding)),
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// Runs an operation; a host function only starts. An operation of a graph gets the conditional
-    /// values of that graph. A kernel runs on the device of its context.
+    /// values of that graph. Kernels and fills run on the device of their context.
     pub(super) fn run_operation(
         &mut self,
         device: usize,
@@ -241,7 +241,9 @@ impl State {
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => self.run_copy(device, copy).map(|()| copy.bytes()),
-            Operation::Fill(fill) => fill.run(memory).map(|()| fill.bytes()),
+            Operation::Fill(fill) => {
+                fill.run(&self.devices[fill.device].memory).map(|()| fill.bytes())
+            }
             Operation::Host(call) => {
                 return Ok(Progress::Hosting(HostRun::start(&self.hosting, *call)));
             }

@@ -463,7 +463,7 @@ fn an_atomic_operation_on_peer_memory_is_atomic() {
     assert_eq!(link(P::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED), 1);
     assert_eq!(link(P::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED), 1);
     assert_eq!(link(P::CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED), 0);
-    assert_eq!(link(P::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED), 0);
+    assert_eq!(link(P::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED), 1);
 
     assert_eq!(cu!(machine, cuCtxEnablePeerAccess(other, 0)), SUCCESS);
     let body = "

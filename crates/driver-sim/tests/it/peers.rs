@@ -14,7 +14,6 @@ fn two() -> (Machine, CUcontext) {
         it.devices = 2;
         it.memory_bytes = 1 << 24;
         it.threads = 1;
-        it.attested_only = false;
     }));
     let mut other = CUcontext::NULL;
     assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);
@@ -82,8 +81,46 @@ fn access_is_one_way_and_is_enabled_once() {
     within(&machine, other, || {
         assert_eq!(cu!(machine, cuCtxEnablePeerAccess(machine.context, 1)), invalid);
     });
-    let own = CUresult::CUDA_ERROR_INVALID_DEVICE;
+    let own = CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     assert_eq!(cu!(machine, cuCtxEnablePeerAccess(machine.context, 0)), own);
+    assert_eq!(cu!(machine, cuCtxDisablePeerAccess(machine.context)), never);
+}
+
+#[test]
+fn access_cannot_change_during_a_capture() {
+    let (machine, other) = two();
+    let stream = machine.stream();
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let refused = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    assert_eq!(cu!(machine, cuCtxEnablePeerAccess(other, 0)), refused);
+    assert_eq!(machine.end(stream).0, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+#[test]
+fn a_fault_loses_the_contexts_of_all_devices() {
+    let (machine, other) = two();
+    let word = within(&machine, other, || machine.zero());
+    let stream = machine.stream();
+    assert_eq!(machine.append(word, 1, stream), SUCCESS, "without access");
+    let lost = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    assert_eq!(machine.sync(stream), lost);
+    assert_eq!(cu!(machine, cuCtxSetCurrent(other)), SUCCESS);
+    assert_eq!(cu!(machine, cuCtxSynchronize()), lost);
+    assert_eq!(cu!(machine, cuMemFree_v2(word)), lost);
+    let mut ordinal = -1;
+    let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    let to = (&raw mut ordinal).cast();
+    assert_eq!(cu!(machine, cuPointerGetAttribute(to, attribute, word)), SUCCESS);
+    assert_eq!(ordinal, 1);
+}
+
+#[test]
+fn a_destroyed_peer_is_refused() {
+    let (machine, other) = two();
+    assert_eq!(cu!(machine, cuDevicePrimaryCtxRelease_v2(1)), SUCCESS);
+    let destroyed = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    assert_eq!(cu!(machine, cuCtxEnablePeerAccess(other, 0)), destroyed);
+    assert_eq!(cu!(machine, cuCtxDisablePeerAccess(other)), destroyed);
 }
 
 #[test]
@@ -119,15 +156,37 @@ fn copies_between_devices_need_no_access() {
 }
 
 #[test]
-fn a_copy_beyond_an_allocation_or_without_a_context_is_refused() {
+fn a_copy_finds_its_memory_whichever_contexts_it_names() {
+    let (machine, other) = two();
+    let (here, own) = (machine.words(&[1, 2, 3]), machine.context);
+    let there = within(&machine, other, || machine.words(&[0; 3]));
+    for (at, [to, from]) in [[own, other], [CUcontext::NULL; 2], [own; 2]].iter().enumerate() {
+        let offset = 4 * at as u64;
+        let code = cu!(machine, cuMemcpyPeer(there + offset, *to, here + offset, *from, 4));
+        assert_eq!(code, SUCCESS);
+    }
+    assert_eq!(words_at(&machine, other, there, 3), [1, 2, 3]);
+}
+
+#[test]
+fn a_copy_with_a_destroyed_context_is_undefined() {
+    let (machine, other) = two();
+    let here = machine.words(&[1, 2]);
+    assert_eq!(cu!(machine, cuDevicePrimaryCtxRelease_v2(1)), SUCCESS);
+    assert_ne!(cu!(machine, cuMemcpyPeer(here, other, here + 4, other, 4)), SUCCESS);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
+}
+
+#[test]
+fn a_copy_beyond_an_allocation_is_refused() {
     let (machine, other) = two();
     let (here, own) = (machine.words(&[1, 2, 3]), machine.context);
     let there = within(&machine, other, || machine.words(&[0; 2]));
     let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
     assert_eq!(cu!(machine, cuMemcpyPeer(there, other, here, own, 12)), invalid);
-    assert_eq!(cu!(machine, cuMemcpyPeer(there, own, here, own, 4)), invalid);
-    let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
-    assert_eq!(cu!(machine, cuMemcpyPeer(there, CUcontext::NULL, here, own, 4)), none);
+    let mut word = 7u32;
+    let pageable = (&raw mut word).expose_provenance() as u64;
+    assert_eq!(cu!(machine, cuMemcpyPeer(pageable, own, here, own, 4)), invalid);
 }
 
 const DEVICE: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_DEVICE;
@@ -248,7 +307,7 @@ fn boxes_are_copied_between_arrays_and_host_memory_of_several_devices() {
 }
 
 #[test]
-fn a_box_beyond_an_allocation_or_without_a_context_is_refused() {
+fn a_box_beyond_an_allocation_is_refused() {
     let (machine, other) = two();
     let (here, own) = (machine.words(&[0; 24]), machine.context);
     let there = within(&machine, other, || machine.words(&[0; 8]));
@@ -265,60 +324,88 @@ fn a_box_beyond_an_allocation_or_without_a_context_is_refused() {
     assert_eq!(with(&|it| it.srcXInBytes = usize::MAX), invalid);
     assert_eq!(with(&|it| it.dstPitch = 4), invalid);
     assert_eq!(with(&|it| it.dstHeight = 1), invalid);
-    assert_eq!(with(&|it| it.dstContext = own), invalid, "memory of another device");
     assert_eq!(with(&|it| it.srcMemoryType = ARRAY), invalid, "no array");
-    let none = CUresult::CUDA_ERROR_INVALID_CONTEXT;
-    assert_eq!(with(&|it| it.srcContext = CUcontext::NULL), none);
-    assert_eq!(cu!(machine, cuMemcpy3DPeer(std::ptr::null())), invalid);
+    assert_eq!(with(&|it| it.dstContext = own), SUCCESS, "addresses are unified");
+    assert_eq!(with(&|it| it.srcContext = CUcontext::NULL), SUCCESS);
 }
 
 #[test]
-fn captured_copies_between_devices_run_at_each_launch() {
+fn a_capture_contains_copies_between_devices_without_contexts_only() {
     let (machine, other) = two();
-    let numbers: Vec<u32> = (0..24).collect();
-    let (here, own) = (machine.words(&numbers), machine.context);
-    let [there, later] = [(); 2].map(|()| within(&machine, other, || machine.words(&[0; 8])));
-    let given = box_of([here, number(own)], [later, number(other)]);
+    let (here, own) = (machine.words(&[1, 2]), machine.context);
+    let there = within(&machine, other, || machine.words(&[0; 2]));
     let stream = machine.stream();
+    let refused = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    let peer = |bytes| cu!(machine, cuMemcpyPeerAsync(there, other, here, own, bytes, stream));
+    let given = box_of([here, number(own)], [there, number(other)]);
+    let call: [&dyn Fn() -> CUresult; 3] =
+        [&|| peer(4), &|| peer(0), &|| cu!(machine, cuMemcpy3DPeerAsync(&given, stream))];
+    for call in call {
+        assert_eq!(machine.begin(stream), SUCCESS);
+        assert_eq!(call(), refused);
+        assert_eq!(machine.end(stream).0, CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+
     assert_eq!(machine.begin(stream), SUCCESS);
-    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, other, here, own, 8, stream)), SUCCESS);
-    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), SUCCESS);
-    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, other, here, own, 0, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(there, here, 8, stream)), SUCCESS);
     let (code, graph) = machine.end(stream);
     assert_eq!(code, SUCCESS);
-    let mut count = 0;
-    assert_eq!(cu!(machine, cuGraphGetNodes(graph, std::ptr::null_mut(), &mut count)), SUCCESS);
-    assert_eq!(count, 2, "an empty copy adds no node");
+    let (mut node, mut count) = (CUgraphNode::NULL, 1);
+    assert_eq!(cu!(machine, cuGraphGetNodes(graph, &mut node, &mut count)), SUCCESS);
+    let mut given = CUDA_MEMCPY3D::default();
+    assert_eq!(cu!(machine, cuGraphMemcpyNodeGetParams(node, &mut given)), SUCCESS);
+    assert_eq!((given.srcDevice, given.dstDevice, given.WidthInBytes), (here, there, 8));
+    assert_eq!((given.srcPitch, given.dstHeight), (0, 0));
 
     let exec = machine.instantiate(graph).unwrap();
-    for first in [0, 3] {
-        assert_eq!(machine.append(here, first, stream), SUCCESS);
-        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    for first in [1, 0x13] {
+        machine.run(exec);
+        assert_eq!(words_at(&machine, other, there, 2), [first, 2]);
+        assert_eq!(machine.append(here, 3, stream), SUCCESS);
         assert_eq!(machine.sync(stream), SUCCESS);
-        assert_eq!(words_at(&machine, other, there, 2), [first, 1]);
-        assert_eq!(words_at(&machine, other, later, 8), [5, 6, 9, 10, 17, 18, 21, 22]);
     }
 }
 
 #[test]
-fn a_captured_copy_with_the_context_of_another_device_is_refused() {
+fn a_captured_fill_runs_in_the_context_of_its_stream_and_needs_access() {
     let (machine, other) = two();
-    let (here, own) = (machine.words(&[1]), machine.context);
-    let there = within(&machine, other, || machine.words(&[0]));
-    let stream = machine.stream();
-    assert_eq!(machine.begin(stream), SUCCESS);
-    let invalid = CUresult::CUDA_ERROR_INVALID_VALUE;
-    assert_eq!(cu!(machine, cuMemcpyPeerAsync(there, own, here, own, 4, stream)), invalid);
-    let given = box_of([here, number(other)], [there, number(other)]);
-    let given = CUDA_MEMCPY3D_PEER {
-        WidthInBytes: 4,
-        Height: 1,
-        Depth: 1,
-        srcY: 0,
-        srcXInBytes: 0,
-        ..given
+    let there = within(&machine, other, || machine.words(&[0; 2]));
+    let (near, far) = (machine.stream(), within(&machine, other, || machine.stream()));
+    let captured = |stream, value| {
+        assert_eq!(machine.begin(stream), SUCCESS);
+        assert_eq!(cu!(machine, cuMemsetD32Async(there, value, 2, stream)), SUCCESS);
+        let (code, graph) = machine.end(stream);
+        assert_eq!(code, SUCCESS);
+        graph
     };
-    assert_eq!(cu!(machine, cuMemcpy3DPeerAsync(&given, stream)), invalid);
+    machine.run(machine.instantiate(captured(far, 5)).unwrap());
+    assert_eq!(words_at(&machine, other, there, 2), [5, 5]);
+
+    let graph = captured(near, 6);
+    assert_eq!(machine.instantiate(graph), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
+    assert_eq!(cu!(machine, cuCtxEnablePeerAccess(other, 0)), SUCCESS);
+    machine.run(machine.instantiate(graph).unwrap());
+    assert_eq!(words_at(&machine, other, there, 2), [6, 6]);
+}
+
+#[test]
+fn events_of_two_devices_have_no_time_between_them() {
+    let (machine, other) = two();
+    let event = || {
+        let (mut event, stream) = (CUevent::NULL, machine.stream());
+        assert_eq!(cu!(machine, cuEventCreate(&mut event, 0)), SUCCESS);
+        assert_eq!(cu!(machine, cuEventRecord(event, stream)), SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        (event, stream)
+    };
+    let ((near, stream), (far, _)) = (event(), within(&machine, other, event));
+    let invalid = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    let mut elapsed = 0.0;
+    assert_eq!(cu!(machine, cuEventElapsedTime(&mut elapsed, near, far)), invalid);
+    assert_eq!(cu!(machine, cuEventRecord(far, stream)), invalid);
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(cu!(machine, cuEventRecord(far, stream)), invalid);
+    assert_eq!(machine.end(stream).0, SUCCESS, "the capture stays valid");
 }
 
 #[test]

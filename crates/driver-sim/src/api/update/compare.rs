@@ -25,7 +25,7 @@ pub(super) fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgrap
             let flat = |copy: &Copy| copy.given.Height == 1 && copy.given.Depth == 1;
             if kinds(old) == kinds(new) && flat(old) == flat(new) { Ok(()) } else { changed }
         }
-        (Operation::Fill(Fill(old)), Operation::Fill(Fill(new))) => {
+        (Operation::Fill(Fill { given: old, .. }), Operation::Fill(Fill { given: new, .. })) => {
             let flat = old.height == 1 && new.height == 1;
             let rows = |fill: &CUDA_MEMSET_NODE_PARAMS| {
                 (fill.height, fill.width, fill.pitch, fill.elementSize)
