@@ -73,6 +73,30 @@ impl State {
         Ok(())
     }
 
+    pub(crate) fn cuCtxRecordEvent(&mut self, context: CUcontext, event: CUevent) -> Call {
+        let (device, event) = (self.named_or_current(context)?, self.known_event(event)?);
+        if self.events.get(event)?.device != device {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::EventOtherDevice));
+        }
+        self.refuse_context_wait(device)?;
+        let task = self.mark_context(device, event);
+        let found = self.events.get_mut(event)?;
+        (found.mark, found.timestamp) = (Mark::Task(task), None);
+        Ok(())
+    }
+
+    pub(crate) fn cuCtxWaitEvent(&mut self, context: CUcontext, event: CUevent) -> Call {
+        let (device, event) = (self.named_or_current(context)?, self.known_event(event)?);
+        self.refuse_context_wait(device)?;
+        if self.captured_mark(event)?.is_some() {
+            return Err(self.unsupported("a wait of a context for an event of a capture"));
+        }
+        if let Some(task) = self.recorded_task(event)? {
+            self.delay_context(device, task);
+        }
+        Ok(())
+    }
+
     /// The open capture in which an event was recorded. Fails if that capture ended or is
     /// invalidated.
     fn captured_mark(&self, event: CUevent) -> Result<Option<u64>, Refusal> {

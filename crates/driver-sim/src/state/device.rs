@@ -33,6 +33,8 @@ pub(crate) struct Device {
     pub(crate) legacy: Option<CUstream>,
     /// The last task of the legacy stream, which blocking streams wait for.
     pub(crate) legacy_tail: Option<TaskId>,
+    /// Tasks that all later tasks of the context wait for (`cuCtxWaitEvent`).
+    pub(crate) waits: Vec<TaskId>,
     /// The last end of its complete tasks.
     pub(crate) last_end: Time,
     /// Limits that the program set.
@@ -59,6 +61,7 @@ impl Device {
             flags: 0,
             legacy: None,
             legacy_tail: None,
+            waits: Vec::new(),
             last_end: Time::ZERO,
             limits: BTreeMap::new(),
             peers: BTreeSet::new(),

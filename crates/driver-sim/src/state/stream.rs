@@ -161,6 +161,7 @@ impl State {
         let legacy = self.is_legacy(stream);
         let device = self.streams.get(stream)?.device;
         let mut dependencies = self.legacy_dependencies(stream, device)?;
+        dependencies.extend(&self.devices[device].waits);
         let found = self.streams.get_mut(stream)?;
         dependencies.append(&mut found.waits);
         dependencies.extend(found.tail.replace(id));
@@ -170,6 +171,27 @@ impl State {
         let submitted = self.timeline.now();
         self.tasks.insert(id, Task { device, dependencies, submitted, work });
         Ok(id)
+    }
+
+    /// Queues the mark of an event that all queued work of a context precedes.
+    pub(crate) fn mark_context(&mut self, device: usize, event: CUevent) -> TaskId {
+        let (id, submitted) = (self.number(), self.timeline.now());
+        let of_context = self.tasks.iter().filter(|(_, task)| task.device == device);
+        let queued = of_context.map(|(id, _)| *id);
+        let streams = self.streams.values().filter(|stream| stream.device == device);
+        // A stream may wait for other contexts before it has work.
+        let waits = streams.flat_map(|stream| &stream.waits).chain(&self.devices[device].waits);
+        let dependencies = queued.chain(waits.copied()).collect();
+        self.tasks.insert(id, Task { device, dependencies, submitted, work: Work::Stamp(event) });
+        id
+    }
+
+    /// Makes all later tasks of a context wait for a task.
+    pub(crate) fn delay_context(&mut self, device: usize, task: TaskId) {
+        let Self { devices, tasks, .. } = self;
+        let waits = &mut devices[device].waits;
+        waits.retain(|task| tasks.contains_key(task));
+        waits.push(task);
     }
 
     /// Makes the next task of a stream wait for another task. That may be complete, and still end
@@ -212,7 +234,10 @@ impl State {
         let found = self.streams.get(stream)?;
         match self.is_legacy(stream) {
             true => self.legacy_dependencies(stream, found.device),
-            false => Ok(found.waits.iter().chain(&found.tail).copied().collect()),
+            false => {
+                let waits = found.waits.iter().chain(&self.devices[found.device].waits);
+                Ok(waits.chain(&found.tail).copied().collect())
+            }
         }
     }
 

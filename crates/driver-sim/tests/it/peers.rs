@@ -3,7 +3,7 @@
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
-use crate::machine::{Machine, cu, with};
+use crate::machine::{Machine, cu, cu_optional, with};
 use crate::ptx;
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
@@ -450,6 +450,28 @@ fn a_kernel_of_a_graph_runs_on_the_device_of_its_module() {
     assert_eq!(code, SUCCESS);
     machine.run(machine.instantiate(graph).unwrap());
     assert_eq!(within(&machine, other, || machine.peek(word)), 4);
+}
+
+#[test]
+fn a_context_waits_for_the_work_of_another_one() {
+    let (machine, other) = two();
+    let word = within(&machine, other, || machine.zero());
+    assert_eq!(cu!(machine, cuCtxEnablePeerAccess(other, 0)), SUCCESS);
+    let (mut event, own) = (CUevent::NULL, machine.context);
+    assert_eq!(cu!(machine, cuEventCreate(&mut event, 0)), SUCCESS);
+    assert_eq!(machine.append(word, 1, machine.stream()), SUCCESS);
+    assert_eq!(machine.append(word, 1, machine.stream()), SUCCESS);
+    assert_eq!(cu_optional!(machine, cuCtxRecordEvent(own, event)), SUCCESS);
+    let invalid = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    assert_eq!(cu_optional!(machine, cuCtxRecordEvent(other, event)), invalid);
+    assert_eq!(cu_optional!(machine, cuCtxWaitEvent(other, event)), SUCCESS);
+    within(&machine, other, || {
+        let stream = machine.stream();
+        assert_eq!(cu!(machine, cuMemsetD32Async(word, 7, 1, stream)), SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(machine.peek(word), 7, "the kernels run before the fill");
+    });
+    assert_eq!(cu!(machine, cuEventQuery(event)), SUCCESS);
 }
 
 /// Free bytes of the device of the current context.
