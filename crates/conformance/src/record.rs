@@ -22,8 +22,8 @@ pub use vectors::{RecordedVectors, record_vectors};
 use crate::scenario::{Library, Scenario};
 use crate::trace::{Head, Trace, TraceFile};
 
-/// The time limit of a scenario. While 28 processes run, creation and destruction of the contexts of
-/// two devices take more than 10 s.
+/// The time limit of a scenario. While 28 processes run, creation and destruction of the contexts
+/// of two devices take more than 10 s.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The scenarios to record, and the output.

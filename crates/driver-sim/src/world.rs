@@ -119,7 +119,7 @@ impl Simulator {
     }
 
     /// Makes a later call fail: the `nth` call of `call` from now (1 is the next one) does nothing
-    /// and returns `code`. A sticky code also loses the current context, as on hardware.
+    /// and returns `code`. A sticky code also loses all contexts, as on hardware.
     pub fn fail(&self, call: &str, nth: u64, code: CUresult) -> Result<(), SimError> {
         let found = Function::ALL.iter().find(|function| function.name() == call);
         let function = *found.ok_or_else(|| SimError::UnknownCall { name: call.to_owned() })?;

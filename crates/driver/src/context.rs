@@ -9,9 +9,10 @@
 //!
 //! # Lost contexts
 //!
-//! After a kernel fault (700, 719 and other sticky codes) the context is lost, and every later call
-//! returns that code. The first such error is recorded, and every later operation fails with
-//! [`Error::ContextLost`] and that cause without calling the driver.
+//! After a kernel fault (700, 719 and other sticky codes) the contexts of all devices are lost for
+//! the process, and every later call returns that code. The first such error of a context is
+//! recorded, and every later operation fails with [`Error::ContextLost`] and that cause without
+//! calling the driver.
 
 mod inner;
 

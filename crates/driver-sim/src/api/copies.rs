@@ -51,8 +51,8 @@ impl State {
         self.copy_along(route, given, wait)
     }
 
-    /// The parameters of the node of a captured linear copy. The driver adds pitch and height, unless
-    /// the memory is of another device than the stream.
+    /// The parameters of the node of a captured linear copy. The driver adds pitch and height,
+    /// unless the memory is of another device than the stream.
     fn captured_parameters(
         &self,
         stream: CUstream,
