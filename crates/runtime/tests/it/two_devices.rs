@@ -113,16 +113,16 @@ fn a_capture_on_one_device_does_not_block_the_other() {
 }
 
 #[test]
-fn a_fault_on_one_device_does_not_affect_the_other() {
+fn a_fault_on_one_device_also_loses_the_other() {
     let simulator = Simulator::new(with(Config::default(), |it| it.devices = 2)).unwrap();
     let simulator = Arc::new(simulator);
     let driver = driver_of(&simulator).unwrap();
     let [here, there] = two_devices_of(&driver);
-    let expected = train(&there, Policy::Eager);
     simulator.fail("cuStreamSynchronize", 1, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS).unwrap();
     assert!(matches!(here.stream.synchronize(), Err(Error::ContextLost { .. })));
+    // As recorded on hardware. The context of the other device learns of it by its next call.
     assert!(here.context.lost().is_some() && there.context.lost().is_none());
-    assert_eq!(train(&there, Policy::Manual), expected);
+    assert!(matches!(there.stream.synchronize(), Err(Error::ContextLost { .. })));
     drop((here, there));
     assert!(simulator.live().is_empty(), "{} left", simulator.live());
 }
