@@ -59,21 +59,17 @@ impl State {
         given: CUDA_MEMCPY3D,
     ) -> Result<CUDA_MEMCPY3D, Refusal> {
         let device = self.streams.get(stream)?.device;
-        Ok(match self.is_remote(device, [given.dstDevice, given.srcDevice]) {
+        Ok(match self.is_remote(device, &[given.dstDevice, given.srcDevice]) {
             true => without_strides(given),
             false => given,
         })
     }
 
     /// Whether one of the addresses is of another device.
-    pub(super) fn is_remote<const N: usize>(
-        &self,
-        device: usize,
-        addresses: [CUdeviceptr; N],
-    ) -> bool {
+    pub(super) fn is_remote(&self, device: usize, addresses: &[CUdeviceptr]) -> bool {
         let own = self.devices[device].ordinal;
-        let found = addresses.map(|address| self.device_at(device, address));
-        found.iter().flatten().any(|&found| self.devices[found].ordinal != own)
+        let mut found = addresses.iter().filter_map(|&address| self.device_at(device, address));
+        found.any(|found| self.devices[found].ordinal != own)
     }
 
     /// Queues or captures a copy.
@@ -203,7 +199,7 @@ impl State {
     fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
         let linear = CUDA_MEMCPY3D::device_to_device(dst, src, bytes);
-        if self.is_remote(device, [dst, src]) {
+        if self.is_remote(device, &[dst, src]) {
             let unified = CUmemorytype::CU_MEMORYTYPE_UNIFIED;
             return CUDA_MEMCPY3D { srcMemoryType: unified, dstMemoryType: unified, ..linear };
         }

@@ -77,7 +77,7 @@ impl State {
     fn check_fill_access(&self, plan: &Plan) -> Result<(), (Refusal, CUgraphNode)> {
         for node in &plan.nodes {
             if let PlanWork::Operation(Operation::Fill(fill)) = &node.work {
-                let is_remote = self.is_remote(fill.device, [fill.given.dst]);
+                let is_remote = self.is_remote(fill.device, &[fill.given.dst]);
                 if is_remote && self.check_fill(fill).is_err() {
                     return Err((invalid(Rule::GraphNoAccess), node.source));
                 }
