@@ -27,8 +27,9 @@ pub use split::{
     SplitScaleParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 pub use tile::{
-    CONSUMER_ROWS, GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop,
-    QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, TileConfig, WGMMA_BLOCK_K, WGMMA_TF32X3_BLOCK_K,
+    CLUSTER_SPLIT_K_TILES, CONSUMER_ROWS, Cluster, GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16,
+    MULTISTAGE_BF16_WGRAD, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16,
+    TileConfig, WGMMA_BLOCK_K, WGMMA_TF32X3_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};

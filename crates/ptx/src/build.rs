@@ -73,6 +73,7 @@ mod wgmma;
 
 pub use atomics::AtomicScalar;
 pub use bulk_copy::TensorMapParam;
+pub use cluster::ClusterShared;
 pub use control::NamedBarrier;
 pub use index::Index;
 pub use kernel::Kernel;

@@ -35,7 +35,7 @@ impl Opcode {
     }
 
     /// Whether `modifier` is part of the name of the instruction, as in `mul.lo`: it must come
-    /// first, whereas `ptxas` accepts the others in any order.
+    /// before the others, whereas `ptxas` accepts the others in any order.
     pub const fn binds(self, modifier: Modifier) -> bool {
         match self {
             Self::Mul | Self::Mad | Self::Madc | Self::Mul24 | Self::Mad24 | Self::Dp2a => {
@@ -44,7 +44,11 @@ impl Opcode {
             Self::Shf => matches!(modifier, Modifier::L | Modifier::R),
             Self::Cvta => matches!(modifier, Modifier::To),
             Self::Div => matches!(modifier, Modifier::Full),
-            Self::Bar | Self::Barrier => matches!(modifier, Modifier::Cta | Modifier::Warp),
+            Self::Bar => matches!(modifier, Modifier::Cta | Modifier::Warp),
+            Self::Barrier => {
+                use Modifier::{Arrive, Cluster, Cta, Wait};
+                matches!(modifier, Cta | Cluster | Arrive | Wait)
+            }
             Self::Cp => {
                 use Modifier::{
                     Async, AsyncBulk, AsyncBulkTensor, BulkCommitGroup, BulkPrefetch,

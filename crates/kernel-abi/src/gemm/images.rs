@@ -1,8 +1,8 @@
 //! GEMM images: one per layout, element types, arithmetic and epilogue.
 
 use super::tile::{
-    GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4,
-    SPLIT_F16, TileConfig,
+    GLU, GLU_BACKWARD, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_BF16_WGRAD, MULTISTAGE_NF4, QKV_ROPE,
+    SIMT, SIMT_NF4, SPLIT_F16, TileConfig,
 };
 use crate::elementwise::GatedActivation;
 use crate::{DType, Parameter};
@@ -125,19 +125,23 @@ mma_sync! { BF16_NN_BF16 = "gemm_bf16_nn_bf16", Nn, Bf16 }
 mma_sync! { BF16_NT_NF4 = "gemm_bf16_nt_nf4", Nt, Nf4 }
 mma_sync! { BF16_NN_NF4 = "gemm_bf16_nn_nf4", Nn, Nf4 }
 multistage! {
-    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
-    "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
-    "tma_64x128", "tma_64x64"
+    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, MULTISTAGE_BF16,
+    "tma_64x64_cluster_k2", "tma_64x64_cluster_k4", "tma_64x64_cluster_k8",
+    "tma_64x128_cluster_k2", "tma_64x128_cluster_k4", "tma_128x128_cluster_k2",
+    "tma_128x256_cluster2", "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192",
+    "tma_128x128", "tma_64x128", "tma_64x64"
 }
 multistage! {
-    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
-    "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
-    "tma_64x128", "tma_64x64"
+    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, MULTISTAGE_BF16,
+    "tma_64x64_cluster_k2", "tma_64x64_cluster_k4", "tma_64x64_cluster_k8",
+    "tma_64x128_cluster_k2", "tma_64x128_cluster_k4", "tma_128x128_cluster_k2",
+    "tma_128x256_cluster2", "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192",
+    "tma_128x128", "tma_64x128", "tma_64x64"
 }
 multistage! {
-    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, MULTISTAGE_BF16, "tma_128x256_cluster2",
-    "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128",
-    "tma_64x128", "tma_64x64"
+    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, MULTISTAGE_BF16_WGRAD,
+    "tma_128x256_cluster2", "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192",
+    "tma_128x128", "tma_64x128", "tma_64x64"
 }
 multistage! {
     MULTISTAGE_NT_NF4 = "gemm_bf16_nt_multistage_nf4", Nt, Nf4, MULTISTAGE_NF4, "192x128"
@@ -227,8 +231,11 @@ mod tests {
             Mainloop::Simt { slices, .. } | Mainloop::MmaSync { slices, .. } if slices > 1 => {
                 format!("_sliced{slices}")
             }
-            Mainloop::WarpSpecialized { cluster, .. } if cluster > 1 => {
-                format!("_cluster{cluster}")
+            Mainloop::WarpSpecialized { cluster, .. } if cluster.k > 1 => {
+                format!("_cluster_k{}", cluster.k)
+            }
+            Mainloop::WarpSpecialized { cluster, .. } if cluster.m > 1 => {
+                format!("_cluster{}", cluster.m)
             }
             _ => String::new(),
         };

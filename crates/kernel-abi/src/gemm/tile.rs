@@ -58,9 +58,29 @@ pub enum Mainloop {
     WarpSpecialized {
         /// Stages in shared memory, each [`WGMMA_BLOCK_K`] long.
         stages: u32,
-        /// Blocks per cluster, along M. Each multicasts its share of b to all of them.
-        cluster: u32,
+        /// The blocks of a cluster.
+        cluster: Cluster,
     },
+}
+
+/// The blocks of a cluster of [`Mainloop::WarpSpecialized`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Tiles stacked along M. Each block multicasts its share of b to all of them.
+    pub m: u32,
+    /// Blocks that each multiply a range of K of the same tile (split-K). The first one adds the
+    /// ranges in ascending order.
+    pub k: u32,
+}
+
+impl Cluster {
+    /// One block.
+    pub const ONE: Self = Self { m: 1, k: 1 };
+
+    /// Number of blocks.
+    pub const fn blocks(self) -> u32 {
+        self.m * self.k
+    }
 }
 
 /// Rows of a consumer warpgroup of [`Mainloop::WarpSpecialized`].
@@ -109,13 +129,19 @@ impl TileConfig {
     }
 
     const fn warp_specialized(shape: [u32; 2], stages: u32) -> Self {
-        let mainloop = Mainloop::WarpSpecialized { stages, cluster: 1 };
+        let mainloop = Mainloop::WarpSpecialized { stages, cluster: Cluster::ONE };
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
-    /// A warp-specialized tile in clusters of two blocks.
+    /// A warp-specialized tile in clusters of two blocks along M.
     const fn clustered(shape: [u32; 2], stages: u32) -> Self {
-        let mainloop = Mainloop::WarpSpecialized { stages, cluster: 2 };
+        let mainloop = Mainloop::WarpSpecialized { stages, cluster: Cluster { m: 2, k: 1 } };
+        Self { shape, mainloop, min_blocks_per_sm: 1 }
+    }
+
+    /// A warp-specialized tile whose contraction is split among the `k` blocks of a cluster.
+    const fn cluster_split_k(shape: [u32; 2], stages: u32, k: u32) -> Self {
+        let mainloop = Mainloop::WarpSpecialized { stages, cluster: Cluster { m: 1, k } };
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
@@ -140,17 +166,18 @@ impl TileConfig {
         }
     }
 
-    /// Blocks per cluster, along M.
-    pub const fn cluster(&self) -> u32 {
+    /// The blocks of a cluster.
+    pub const fn cluster(&self) -> Cluster {
         match self.mainloop {
             Mainloop::WarpSpecialized { cluster, .. } => cluster,
-            _ => 1,
+            _ => Cluster::ONE,
         }
     }
 
-    /// Number of tiles of a result of `m` × `n`, a multiple of [`Self::cluster`].
+    /// Number of tiles of a result of `m` × `n`, a multiple of the tiles of a cluster.
     pub const fn tiles(&self, m: u32, n: u32) -> u64 {
-        let down = m.div_ceil(self.shape[0] * self.cluster()) * self.cluster();
+        let stacked = self.cluster().m;
+        let down = m.div_ceil(self.shape[0] * stacked) * stacked;
         down as u64 * n.div_ceil(self.shape[1]) as u64
     }
 
@@ -229,6 +256,12 @@ pub const MMA_SYNC: &[TileConfig] = &[
 
 /// Tiles of products of two bf16 operands.
 pub const MULTISTAGE_BF16: &[TileConfig] = &[
+    TileConfig::cluster_split_k([64, 64], 12, 2),
+    TileConfig::cluster_split_k([64, 64], 12, 4),
+    TileConfig::cluster_split_k([64, 64], 12, 8),
+    TileConfig::cluster_split_k([64, 128], 8, 2),
+    TileConfig::cluster_split_k([64, 128], 8, 4),
+    TileConfig::cluster_split_k([128, 128], 6, 2),
     TileConfig::clustered([128, 256], 4),
     TileConfig::clustered([128, 224], 4),
     TileConfig::warp_specialized([192, 192], 4),
@@ -242,12 +275,19 @@ pub const MULTISTAGE_BF16: &[TileConfig] = &[
     TileConfig::bf16([64, 64], [2, 2], [[64, 3], [32, 2], [32, 2]], 6, 4),
 ];
 
+/// Number of tiles of [`MULTISTAGE_BF16`] whose contraction is split in a cluster.
+pub const CLUSTER_SPLIT_K_TILES: usize = 6;
+
+/// The tiles of [`MULTISTAGE_BF16`] that add in one chain along K: those of weight gradients, which
+/// have large results.
+pub const MULTISTAGE_BF16_WGRAD: &[TileConfig] = MULTISTAGE_BF16.split_at(CLUSTER_SPLIT_K_TILES).1;
+
 /// Tiles of products of bf16 and NF4. NF4 codes also need shared memory, so there are fewer stages.
 pub const MULTISTAGE_NF4: &[TileConfig] = &[
     TileConfig::bf16([192, 128], [12, 1], [[0, 0]; 3], 5, 1),
     TileConfig::bf16([256, 128], [4, 2], [[64, 2], [32, 3], [32, 2]], 4, 1),
-    MULTISTAGE_BF16[9],
-    MULTISTAGE_BF16[10],
+    MULTISTAGE_BF16_WGRAD[9],
+    MULTISTAGE_BF16_WGRAD[10],
 ];
 
 /// Tiles of products of split operands. A stage holds both terms of each operand. Targets without

@@ -5,8 +5,9 @@
 //! without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GLU, GLU_BACKWARD, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4,
-    Mainloop, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, TileConfig,
+    CLUSTER_SPLIT_K_TILES, Epilogue, GLU, GLU_BACKWARD, GemmImage, IMAGES, Layout, MMA_SYNC,
+    MULTISTAGE_BF16, MULTISTAGE_BF16_WGRAD, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4,
+    SPLIT_F16, TileConfig,
 };
 
 use super::GemmProblem;
@@ -78,7 +79,13 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
 /// measured, because clusters save power. The other costs are measurements
 /// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
+const MULTISTAGE_BF16_COSTS: [TileCost; 17] = [
+    measured(300, 1500),
+    measured(300, 1800),
+    measured(300, 2100),
+    measured(500, 1000),
+    measured(500, 1200),
+    measured(960, 700),
     in_clusters(1630, 300, 22_500),
     in_clusters(1440, 420, 22_000),
     measured(1905, 390),
@@ -91,6 +98,10 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),
 ];
+
+/// Costs of [`MULTISTAGE_BF16_WGRAD`].
+const MULTISTAGE_BF16_WGRAD_COSTS: &[TileCost] =
+    MULTISTAGE_BF16_COSTS.split_at(CLUSTER_SPLIT_K_TILES).1;
 
 /// Costs of [`MULTISTAGE_NF4`]. All are measurements, except the estimate for one 64 × 64 block
 /// alone on an SM.
@@ -110,11 +121,11 @@ const SPLIT_F16_COSTS: [TileCost; 6] = [
 
 /// Costs of [`QKV_ROPE`]: the costs of plain products with tiles of the same shape.
 const QKV_ROPE_COSTS: [TileCost; 5] = [
-    MULTISTAGE_BF16_COSTS[0],
-    MULTISTAGE_BF16_COSTS[3],
-    MULTISTAGE_BF16_COSTS[5],
-    MULTISTAGE_BF16_COSTS[6],
-    MULTISTAGE_BF16_COSTS[9],
+    MULTISTAGE_BF16_WGRAD_COSTS[0],
+    MULTISTAGE_BF16_WGRAD_COSTS[3],
+    MULTISTAGE_BF16_WGRAD_COSTS[5],
+    MULTISTAGE_BF16_WGRAD_COSTS[6],
+    MULTISTAGE_BF16_WGRAD_COSTS[9],
 ];
 
 /// Costs of [`GLU`], fitted to benchmarks of SwiGLU except for the last one.
@@ -158,6 +169,9 @@ impl TileTable {
     /// The tiles of an image.
     fn of_image(image: &GemmImage) -> Self {
         match image.epilogue {
+            Epilogue::Linear if image.layout == Layout::Tn && image.a == DType::Bf16 => {
+                Self { tiles: MULTISTAGE_BF16_WGRAD, costs: MULTISTAGE_BF16_WGRAD_COSTS }
+            }
             Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
             Epilogue::QkvRope => Self { tiles: QKV_ROPE, costs: &QKV_ROPE_COSTS },
             Epilogue::Glu(_) => Self { tiles: GLU, costs: &GLU_COSTS },
@@ -210,7 +224,7 @@ impl Product {
         let runs = (vectorized || !tile.needs_vectorized_rows())
             && (tensor_maps || !tile.needs_tensor_maps())
             && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
-        runs && deep && large(tile.shape[0] * tile.cluster(), m) && large(tile.shape[1], n)
+        runs && deep && large(tile.shape[0] * tile.cluster().m, m) && large(tile.shape[1], n)
     }
 
     /// Number of blocks of this launch and of the concurrent ones.
@@ -335,8 +349,8 @@ fn dispatch_tile(
     let tiles = match tile.mainloop {
         // Each persistent block computes several tiles.
         Mainloop::WarpSpecialized { cluster, .. } => {
-            let blocks = SMS as u32 / problem.planes.max(1) / cluster * cluster;
-            tiles.min(blocks.max(cluster))
+            let clusters = SMS as u32 / problem.planes.max(1) / cluster.blocks();
+            (tiles / cluster.m).min(clusters.max(1)) * cluster.blocks()
         }
         _ => tiles,
     };

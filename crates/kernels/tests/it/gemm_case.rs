@@ -2,7 +2,8 @@
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{
-    GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
+    CLUSTER_SPLIT_K_TILES, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_BF16_WGRAD,
+    MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
 };
 use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
@@ -27,9 +28,15 @@ pub(crate) const BF16_TILES: &[Tile] = MMA_SYNC;
 /// The f32 tiles for large products whose rows are multiples of 16 bytes.
 pub(crate) const TF32X3_TILES: &[Tile] = SIMT.split_at(TILES.len()).1;
 
-/// The tiles for two bf16 operands on `target`.
+/// The tiles for two bf16 operands on `target` that add in one chain along K.
 pub(crate) fn multistage_tiles(target: SmTarget) -> &'static [Tile] {
-    tiles_of(target, MULTISTAGE_BF16)
+    tiles_of(target, MULTISTAGE_BF16_WGRAD)
+}
+
+/// The tiles for two bf16 operands that split K in a cluster on `target`.
+pub(crate) fn cluster_split_k_tiles(target: SmTarget) -> &'static [Tile] {
+    let (tiles, _) = MULTISTAGE_BF16.split_at(CLUSTER_SPLIT_K_TILES);
+    if target.features().wgmma { tiles } else { &[] }
 }
 
 /// The tiles for an NF4 operand on `target`.
@@ -323,7 +330,8 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
     if tile.needs_tensor_maps() {
         // Persistent blocks compute several tiles each.
         let tiles = u32::try_from(tile.tiles(m, n)).expect("a small product");
-        dispatch.grid[0] = tiles.div_ceil(3).next_multiple_of(tile.cluster());
+        let cluster = tile.cluster();
+        dispatch.grid[0] = tiles.div_ceil(3).next_multiple_of(cluster.m) * cluster.k;
     }
     dispatch
 }

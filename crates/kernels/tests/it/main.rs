@@ -10,6 +10,7 @@ mod bf16_matrix;
 mod bounds;
 mod cache;
 mod clip;
+mod cluster_split_k;
 mod cross_entropy;
 mod decode_attention;
 mod dora;

@@ -4,7 +4,9 @@ use half::bf16;
 use retrograph_kernels::ops::{DType, DgradOperands, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
 
-use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
+use crate::gemm_case::{
+    Case, Format, Op, Tile, cluster_split_k_tiles, geometry, multistage_tiles, shape,
+};
 use crate::harness::Device;
 use crate::support::numbers::{Data, same_bits};
 
@@ -122,6 +124,12 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         for &tile in &tiles[1..] {
             same_bits(&first, &update.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
         }
+        for &tile in cluster_split_k_tiles(device.target()) {
+            let found = update.run(&device, tile);
+            let what = format!("{sizes:?} {tile:?}");
+            in_bf16(&update, joined, &operands).check_within(4.0, &found, &what);
+            same_bits(&found, &update.run(&device, tile), "two runs");
+        }
     }
 }
 
@@ -132,7 +140,8 @@ fn the_update_continues_the_chain_of_sums() {
     for (op, sizes) in [(Op::Fprop, [40, 128, 72, 16]), (Op::Dgrad, [40, 72, 192, 24])] {
         let update = Update::new(&mut data, op, sizes);
         let (joined, operands) = update.joined();
-        for &tile in multistage_tiles(device.target()) {
+        let split_k = cluster_split_k_tiles(device.target());
+        for &tile in multistage_tiles(device.target()).iter().chain(split_k) {
             let expected = in_bf16(&update, joined, &operands).run_tile(&device, tile);
             same_bits(&expected, &update.run(&device, tile), &format!("{op:?} {tile:?}"));
         }
@@ -144,7 +153,8 @@ fn bf16_results_are_rounded_f32_results() {
     let (mut data, device) = (Data::new("rounded sums of products"), Device::new());
     for (op, sizes) in [(Op::Fprop, [72, 96, 136, 16]), (Op::Dgrad, [72, 136, 96, 40])] {
         let update = Update::new(&mut data, op, sizes);
-        for &tile in multistage_tiles(device.target()) {
+        let split_k = cluster_split_k_tiles(device.target());
+        for &tile in multistage_tiles(device.target()).iter().chain(split_k) {
             let exact = update.run(&device, tile);
             let whole = device.upload(&vec![bf16::MAX; update.len() + 8]);
             let launch = update.launch(&device, whole.slice(0..update.len())).unwrap();

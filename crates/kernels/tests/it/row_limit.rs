@@ -8,7 +8,9 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{Element, KernelError, Launch, View};
 
 use crate::cross_entropy::losses_only;
-use crate::gemm_case::{Op, Tile, geometry, multistage_tiles, tiles_of, to_bf16};
+use crate::gemm_case::{
+    Op, Tile, cluster_split_k_tiles, geometry, multistage_tiles, tiles_of, to_bf16,
+};
 use crate::harness::{Device, UNWRITTEN};
 use crate::split_products;
 use crate::support::numbers::{Data, same_bits};
@@ -122,7 +124,7 @@ fn check_limit(
     let (whole, found) = (device.download(whole), device.download(c));
     let plane = whole.len() / planes;
     let columns = plane / rows;
-    let covered = tile.shape[0] * tile.cluster();
+    let covered = tile.shape[0] * tile.cluster().m;
     let end = limit.div_ceil(covered).saturating_mul(covered) as usize;
     for (whole, found) in whole.chunks(plane).zip(found.chunks(plane)) {
         let valid = (limit as usize).min(rows) * columns;
@@ -152,7 +154,8 @@ fn products_in_bf16_skip_tiles_from_the_limit_on() {
         let bias = Some(device.upload(&data.uniform(outputs, 2.0)));
         for &limit in limits {
             let row_limit = device.upload(&[limit]);
-            for &tile in multistage_tiles(device.target()) {
+            let split_k = cluster_split_k_tiles(device.target());
+            for &tile in multistage_tiles(device.target()).iter().chain(split_k) {
                 let check = |launch: &dyn Fn(View<u64, f32>) -> Launch<u64>, len, planes| {
                     let results = [(); 2].map(|()| device.unwritten(len));
                     let [whole, limited] = results.map(launch);
@@ -224,7 +227,8 @@ fn rows_below_the_limit_do_not_depend_on_others() {
     let w = device.upload(&to_bf16(&data.uniform(outputs * inputs, 2.0)));
     let mut poisoned = x.clone();
     poisoned[131 * inputs..].fill(f32::NAN);
-    for &tile in multistage_tiles(device.target()) {
+    let split_k = cluster_split_k_tiles(device.target());
+    for &tile in multistage_tiles(device.target()).iter().chain(split_k) {
         let [whole, found] = [x.as_slice(), &poisoned].map(|x| {
             let (x, y) = (device.upload(&to_bf16(x)), device.unwritten(rows * outputs));
             let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };

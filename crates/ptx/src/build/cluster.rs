@@ -1,7 +1,11 @@
 //! Roles of warps and blocks: election of a lane, registers of a warpgroup, and clusters.
 
+use std::marker::PhantomData;
+
 use super::kernel::{Emit, Kernel};
+use super::memory::Location;
 use super::predicate::Pred;
+use super::scalar::Scalar;
 use super::shared::Shared;
 use super::value::Value;
 use crate::ast::{
@@ -61,16 +65,22 @@ impl<'k> Kernel<'k> {
 
     /// Arrives at the barrier of the cluster (`barrier.cluster.arrive`). Needs sm_90.
     pub fn barrier_cluster_arrive(&self) {
-        self.barrier_cluster(Modifier::Arrive);
+        self.barrier_cluster(&[Modifier::Arrive]);
+    }
+
+    /// As [`Kernel::barrier_cluster_arrive`], but does not make earlier writes of this thread
+    /// visible to the cluster (`barrier.cluster.arrive.relaxed`). Needs sm_90.
+    pub fn barrier_cluster_arrive_relaxed(&self) {
+        self.barrier_cluster(&[Modifier::Arrive, Modifier::Relaxed]);
     }
 
     /// Waits until all threads of the cluster have arrived (`barrier.cluster.wait`). Needs sm_90.
     pub fn barrier_cluster_wait(&self) {
-        self.barrier_cluster(Modifier::Wait);
+        self.barrier_cluster(&[Modifier::Wait]);
     }
 
-    fn barrier_cluster(&self, step: Modifier) {
-        let modifiers = &[Modifier::Cluster, step, Modifier::Aligned];
+    fn barrier_cluster(&self, step: &[Modifier]) {
+        let modifiers = &[&[Modifier::Cluster], step, &[Modifier::Aligned]].concat();
         self.emit(Emit { opcode: Opcode::Barrier, modifiers, types: &[], operands: Vec::new() });
     }
 
@@ -90,5 +100,34 @@ impl<'k> Kernel<'k> {
         let operands = vec![Operand::Register(address.register()), rank.operand()];
         let (modifiers, types) = (&[Modifier::SharedCluster], &[Type::U32]);
         self.compute(Type::U32, Emit { opcode: Opcode::Mapa, modifiers, types, operands })
+    }
+}
+
+/// A pointer to elements of type `T` in the shared memory of a block of the cluster.
+pub struct ClusterShared<'k, T> {
+    location: Location<'k>,
+    element: PhantomData<T>,
+}
+
+impl<'k, T: Scalar> Shared<'k, T> {
+    /// The same address in the block `rank` of the cluster (`mapa.shared::cluster`). Needs sm_90.
+    #[track_caller]
+    pub fn in_block(self, rank: Value<'k, u32>) -> ClusterShared<'k, T> {
+        let (kernel, address) = (rank.kernel(), self.address());
+        let base = AddressBase::Register(kernel.mapa(address, rank));
+        let (space, address) = (Modifier::SharedCluster, Address { base, offset: 0 });
+        let location = Location { kernel, space, address };
+        ClusterShared { location, element: PhantomData }
+    }
+}
+
+impl<'k, T: super::Word> ClusterShared<'k, T> {
+    /// Stores four elements from `index` with one instruction (`st.shared::cluster`). The address
+    /// must be a multiple of 16.
+    #[track_caller]
+    pub fn store_vec4(&self, index: u32, values: [Value<'k, T>; 4]) {
+        let Address { base, offset } = self.location.address;
+        let offset = offset + i64::from(index) * i64::from(T::TYPE.size());
+        Location { address: Address { base, offset }, ..self.location }.store_vector(values);
     }
 }

@@ -63,22 +63,26 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     let name = cursor.name("an instruction")?;
     let opcode = Opcode::from_text(name).ok_or_else(|| unknown_opcode(at, name))?;
     let (mut modifiers, mut types) = (Modifiers::NONE, Vec::new());
-    let mut first = true;
+    // Whether all modifiers so far are part of the name.
+    let mut in_name = true;
     while let Token::Dotted(word) = cursor.peek() {
         let at = cursor.position();
         let joined = joined(cursor, opcode);
         let single = || Modifier::from_text(word).filter(|&modifier| has(opcode, modifier));
         let modifier = joined.or_else(single);
         if let Some(modifier) = modifier {
-            if opcode.binds(modifier) && !first {
+            let is_bound = opcode.binds(modifier);
+            if is_bound && !in_name {
                 let expected = format!("`.{word}` right after `{opcode}`");
                 return Err(ParseError::new(at, format!("`.{word}`"), expected));
             }
+            in_name &= is_bound;
             if !modifiers.insert(modifier) {
                 let found = format!("`.{word}` again");
                 return Err(ParseError::new(at, found, "each modifier once"));
             }
         } else if let Some(ty) = Type::from_text(word) {
+            in_name = false;
             types.push(ty);
         } else {
             let expected = format!("a modifier or type of `{opcode}`");
@@ -88,7 +92,6 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
         for _ in 0..joined.map_or(1, words) {
             cursor.take();
         }
-        first = false;
     }
     Ok((opcode, modifiers, types))
 }

@@ -136,6 +136,9 @@ fn blocks_of_a_cluster_load_for_each_other() {
             });
         });
         k.mbarrier_arrive_cluster(full, k.constant(0));
+        tile.in_block(k.cluster_ctarank() ^ 1).store_vec4(4, [k.lane(); 4]);
+        k.barrier_cluster_arrive_relaxed();
+        k.barrier_cluster_wait();
         k.stmatrix_x4(tile, [k.lane(); 4]);
         k.fence_proxy_async();
         k.fence_proxy_async_global();

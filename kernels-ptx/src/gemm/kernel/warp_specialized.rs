@@ -11,9 +11,12 @@
 //! **Row limit.** Tiles from the limit on are not numbered. Producer and consumers read the same
 //! limit, which does not change during the launch, so they agree on the tiles.
 //!
-//! **Clusters.** The tiles of a cluster are stacked along M and share their columns of b. Each
-//! block multicasts its share of b to all of them, so a cluster reads b from the L2 cache once. A
-//! stage is empty when the consumers of all blocks have released it.
+//! **Clusters along M.** The tiles of a cluster are stacked along M and share their columns of b.
+//! Each block multicasts its share of b to all of them, so a cluster reads b from the L2 cache
+//! once. A stage is empty when the consumers of all blocks have released it.
+//!
+//! **Clusters along K.** The blocks of a cluster multiply ranges of K of the same tile, and the
+//! first one adds and writes it; see [`cluster_split_k`].
 //!
 //! **Result.** c is written through shared memory: by bulk stores if it has a tensor map, and by
 //! threads otherwise and if the product accumulates.
@@ -33,19 +36,21 @@
 //! 64 columns of gate and up while the product is computed. The gradients then replace them.
 //!
 //! **Determinism.** An element of c accumulates in a single chain along K, as in the multistage
-//! kernel.
+//! kernel. The blocks of a cluster along K have one chain each, which are added in ascending order.
 //!
 //! **Limits.** Operands have tensor maps with boxes of 64 × 64, and K is not empty.
 //!
 //! `setmaxnreg` is not used, because the linker of the driver ignores it. The accumulators of a
 //! 128 × 256 tile fit because a single producer warp leaves the consumers enough registers.
 
+mod cluster_split_k;
 mod consumer;
 mod producer;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    CONSUMER_ROWS, Epilogue, GemmImage, Mainloop, SPLIT_MAX_TERMS, TENSOR_MAP_BOX, TileConfig,
+    CONSUMER_ROWS, Cluster, Epilogue, GemmImage, Mainloop, SPLIT_MAX_TERMS, TENSOR_MAP_BOX,
+    TileConfig,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
@@ -70,8 +75,7 @@ pub(in crate::gemm) struct WarpSpecializedKernel {
     target: SmTarget,
     tile: TileConfig,
     stages: u32,
-    /// Blocks per cluster.
-    cluster: u32,
+    cluster: Cluster,
     majors: [Major; 2],
     image: GemmImage,
 }
@@ -208,8 +212,8 @@ impl WarpSpecializedKernel {
         Kernel::build(name, |k| {
             k.max_threads(self.consumer_threads() + self.tile.wgmma_producers());
             k.min_blocks(self.tile.min_blocks_per_sm);
-            if self.cluster > 1 {
-                k.cluster_blocks(self.cluster);
+            if self.cluster.blocks() > 1 {
+                k.cluster_blocks(self.cluster.blocks());
             }
             let params = GemmParams::declare(k, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
@@ -219,7 +223,7 @@ impl WarpSpecializedKernel {
             let (producer, stages) = (Producer::Warp, self.stages);
             let pipeline =
                 TmaPipeline::new(k, producer, stages, self.stage_words(), smem, barriers);
-            let pipeline = pipeline.of_cluster(self.cluster);
+            let pipeline = pipeline.of_cluster(self.cluster.m);
             k.when(k.tid_x().eq(0), || {
                 pipeline.init(self.consumer_threads() / 32);
                 k.fence_mbarrier_init();
@@ -232,18 +236,17 @@ impl WarpSpecializedKernel {
                 || self.produce(&pipeline, &params),
                 || self.consume(&pipeline, &params, warp, stores),
             );
-            if self.cluster > 1 {
+            if self.cluster.m > 1 {
                 // Other blocks may still arrive at the barriers of this block.
                 self.synchronize(k);
             }
         })
     }
 
-    /// Waits for all threads of the cluster.
+    /// Waits for all threads of the blocks that fill each other's stages.
     fn synchronize(self, k: &Kernel<'_>) {
-        if self.cluster > 1 {
-            k.barrier_cluster_arrive();
-            k.barrier_cluster_wait();
+        if self.cluster.m > 1 {
+            synchronize_cluster(k);
         } else {
             k.barrier();
         }
@@ -262,13 +265,14 @@ impl WarpSpecializedKernel {
         body: impl FnOnce(Tile<'k>),
     ) {
         let [rows, columns] = self.tile.shape;
-        let (rank, cluster_rows) = match self.cluster {
+        let (rank, cluster_rows) = match self.cluster.m {
             1 => (k.constant(0), rows),
             blocks => (k.cluster_ctarank(), rows * blocks),
         };
         let (tiles_m, tiles_n) = (params.tiles_down(cluster_rows), params.tiles_across(columns));
         let band_tiles = tiles_n * BAND;
-        let [first, clusters] = [k.ctaid_x(), k.nctaid_x()].map(|blocks| blocks / self.cluster);
+        let [first, clusters] =
+            [k.ctaid_x(), k.nctaid_x()].map(|blocks| blocks / self.cluster.blocks());
         k.range(first, tiles_m * tiles_n, clusters, |index| {
             let band = index / band_tiles;
             let within = index - band * band_tiles;
@@ -279,6 +283,12 @@ impl WarpSpecializedKernel {
             body(Tile { product, origin: [row * cluster_rows + rank * rows, column] });
         });
     }
+}
+
+/// Waits for all threads of the cluster.
+fn synchronize_cluster(k: &Kernel<'_>) {
+    k.barrier_cluster_arrive();
+    k.barrier_cluster_wait();
 }
 
 const _: () = assert!(

@@ -3,6 +3,7 @@
 use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 use retrograph_ptx::build::{Kernel, ScaleD, Shared, Value, Var};
 
+use super::cluster_split_k::contraction;
 use super::{Tile, WarpSpecializedKernel};
 use crate::gemm::accumulator::{AccFragment, acc_row};
 use crate::gemm::bulk_store::{BUFFER_WORDS, BulkStore};
@@ -30,14 +31,6 @@ struct Consumer<'k> {
 }
 
 impl WarpSpecializedKernel {
-    /// Total length of K over the first and all added products. All but the last are padded to
-    /// whole stages.
-    fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
-        params.added.iter().flatten().fold(params.k, |sum, product| {
-            ((sum + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + product.k
-        })
-    }
-
     /// Multiplies and writes the rows of this warpgroup in every tile of the block.
     pub(super) fn consume<'k>(
         self,
@@ -55,9 +48,18 @@ impl WarpSpecializedKernel {
         }
         let staggered = k.var(0u32);
         let consumer = Consumer { pipeline: *pipeline, state, warpgroup, staggered };
-        let multiply = |tile: &Tile<'k>, after_first: &dyn Fn()| {
-            self.multiply(&consumer, self.contraction(&tile.product), &acc, after_first);
-        };
+        let multiply =
+            |tile: &Tile<'k>, after_first: &dyn Fn()| match self.share_of_k(&tile.product) {
+                None => self.multiply(&consumer, contraction(&tile.product), &acc, after_first),
+                Some(share) => {
+                    k.when_else(
+                        share.length().gt(0),
+                        || self.multiply(&consumer, share.length(), &acc, after_first),
+                        || acc.as_flattened().iter().for_each(|acc| acc.set(0.0)),
+                    );
+                    self.add_shares(pipeline, &acc);
+                }
+            };
         let rows = |tile: &Tile<'k>| {
             let [row, column] = tile.origin;
             [row + warpgroup * CONSUMER_ROWS, column]
@@ -68,15 +70,18 @@ impl WarpSpecializedKernel {
                 params.squares.map(|_| k.shared("square_sums", self.warpgroups() as usize * 4));
             self.for_each_tile(k, params, |tile| {
                 multiply(&tile, &|| ());
-                if let Some((squares, sums)) = params.squares.zip(sums) {
-                    let (origin, shape) = (rows(&tile), [CONSUMER_ROWS, self.columns()]);
-                    let (warp, thread) = (warp & 3, k.tid_x() & (WARPGROUP_THREADS - 1));
-                    let warps = TileWarps { count: 4, warp, thread, sums: sums.at(warpgroup * 4) };
-                    squares.write(&tile.product, origin, shape, warps, &acc, || {
-                        store.synchronize();
-                    });
-                }
-                self.write(&tile.product, &store, rows(&tile), &acc);
+                self.in_leader(k, || {
+                    if let Some((squares, sums)) = params.squares.zip(sums) {
+                        let (origin, shape) = (rows(&tile), [CONSUMER_ROWS, self.columns()]);
+                        let (warp, thread) = (warp & 3, k.tid_x() & (WARPGROUP_THREADS - 1));
+                        let warps =
+                            TileWarps { count: 4, warp, thread, sums: sums.at(warpgroup * 4) };
+                        squares.write(&tile.product, origin, shape, warps, &acc, || {
+                            store.synchronize();
+                        });
+                    }
+                    self.write(&tile.product, &store, rows(&tile), &acc);
+                });
             });
             return store.wait();
         }

@@ -40,10 +40,12 @@ impl WarpSpecializedKernel {
             let first = ([maps.a, maps.b], params.k);
             let added = tile.product.added.into_iter().flatten();
             let added = added.map(|product| (product.maps, product.k));
+            let mut share = self.share_of_k(&tile.product);
             for (maps, k_len) in [first].into_iter().chain(added) {
-                let (start, end) = match first_k {
-                    Some(first) => (first, first + k_len),
-                    None => (k.constant(0), k_len),
+                let (start, end) = match (first_k, &mut share) {
+                    (Some(first), _) => (first, first + k_len),
+                    (None, Some(share)) => share.of_next_product(k_len),
+                    (None, None) => (k.constant(0), k_len),
                 };
                 k.range(start, end, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, bytes, |stage, full| {
@@ -51,6 +53,9 @@ impl WarpSpecializedKernel {
                         self.fill_stage(stage, sources, full, tile.origin, k_start);
                     });
                 });
+            }
+            if share.is_some() {
+                self.wait_for_sum(k);
             }
             match params.epilogue {
                 EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {}
@@ -114,11 +119,11 @@ impl WarpSpecializedKernel {
         };
         copy(tile(rows, 0), 0, a, a_map, None, row);
         let boxes = columns.div_ceil(BOX);
-        assert!(boxes.is_multiple_of(self.cluster), "blocks of a cluster copy equal shares of b");
+        assert!(boxes.is_multiple_of(self.cluster.m), "blocks of a cluster copy equal shares of b");
         let copy_b = |b: Shared<'k, u32>, map| {
             // Each block multicasts its share of the boxes.
-            let share = boxes / self.cluster;
-            let (first, blocks) = match self.cluster {
+            let share = boxes / self.cluster.m;
+            let (first, blocks) = match self.cluster.m {
                 1 => (k.constant(0), None),
                 blocks => (k.cluster_ctarank() * share, Some((1u16 << blocks) - 1)),
             };
