@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use half::bf16;
-use retrograph_driver_sim::Diagnostic;
+use retrograph_driver_sim::{Config, Diagnostic};
 use retrograph_driver_sys::{CUresult, CUstream};
 use retrograph_kernels::ops::TensorView;
 use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
@@ -45,9 +45,9 @@ impl Device {
         image: &'static str,
         target: SmTarget,
         text: &str,
-        seed: u64,
+        config: Config,
     ) -> Self {
-        let machine = Arc::new(Machine::edited(image, target, text, seed));
+        let machine = Arc::new(Machine::edited(image, target, text, config));
         let mut device = Self::on(machine, Some(target));
         device.is_shared = false;
         device

@@ -82,11 +82,13 @@ impl Machine {
         Self::open(driver, 0)
     }
 
-    /// A simulated device with this text in place of an image, and the seed of its orders. It is not
-    /// given back.
-    pub(crate) fn edited(image: &'static str, target: SmTarget, text: &str, seed: u64) -> Self {
-        let mut config = Config::default();
-        config.seed = seed;
+    /// A simulated device with this text in place of an image. It is not given back.
+    pub(crate) fn edited(
+        image: &'static str,
+        target: SmTarget,
+        text: &str,
+        config: Config,
+    ) -> Self {
         let machine = Self::simulated(config);
         let module = machine.load(text);
         machine.modules.lock().unwrap().insert((image, target), module);

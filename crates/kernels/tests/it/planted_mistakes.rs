@@ -3,28 +3,36 @@
 //! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
 
 use half::bf16;
-use retrograph_driver_sim::Diagnostic;
+use retrograph_driver_sim::{Config, Diagnostic};
 use retrograph_kernels::ops::{AttentionShape, DType, FusedAttention};
-use retrograph_kernels::{Dispatch, SmTarget, images};
+use retrograph_kernels::{Dispatch, Launch, SmTarget, images};
 
 use crate::fused_attention_case;
-use crate::gemm_case::{Case, Format, Op, geometry, multistage_tiles, shape};
+use crate::gemm_case::{
+    Case, Format, Op, cluster_split_k_tiles, geometry, multistage_tiles, shape,
+};
 use crate::harness::Device;
 use crate::support::numbers::Data;
 
-/// A warp-specialized product.
-const GEMM: Kernel = Kernel {
-    image: "gemm_bf16_nt_multistage",
-    entry: "gemm_bf16_nt_multistage_tma_128x128",
-    run: run_gemm,
-};
 /// One block computes both tiles. Each fills the six stages of the pipeline once.
-const SHAPE: [usize; 3] = [256, 384, 128];
-/// The forward pass of attention.
-const ATTENTION: Kernel = Kernel {
-    image: "flash_attention_bf16",
+const PRODUCT: Subject = Subject {
+    entry: "gemm_bf16_nt_multistage_tma_128x128",
+    problem: Problem::Product { shape: [256, 384, 128], grid: [1, 1, 1] },
+    detect_races: false,
+};
+/// The blocks of a cluster compute all three tiles, each with half of K. Each tile fills the twelve
+/// stages of the pipeline once.
+const CLUSTER_SPLIT_K: Subject = Subject {
+    entry: "gemm_bf16_nt_multistage_tma_64x64_cluster_k2",
+    problem: Problem::Product { shape: [64, 1536, 192], grid: [2, 1, 1] },
+    detect_races: true,
+};
+/// The forward pass of attention: one block computes the tiles of two heads, each with one tile of
+/// keys, so that the warpgroups take no turns.
+const ATTENTION: Subject = Subject {
     entry: "flash_attention_bf16_wgmma_hd64",
-    run: run_attention,
+    problem: Problem::Attention,
+    detect_races: false,
 };
 /// The orders of warps in which a mistake is looked for. Few mistakes have an effect in all.
 const SEEDS: u64 = 32;
@@ -33,32 +41,48 @@ fn target() -> SmTarget {
     SmTarget::arch_specific(90)
 }
 
-/// An entry in which mistakes are planted.
+/// An entry in which mistakes are planted, and a problem that it solves.
 #[derive(Clone, Copy)]
-struct Kernel {
-    image: &'static str,
+struct Subject {
     entry: &'static str,
-    /// Runs the entry once.
-    run: fn(&Edited, &Device) -> Option<Diagnostic>,
+    problem: Problem,
+    detect_races: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Problem {
+    /// Rows, inputs and outputs of a product.
+    Product {
+        shape: [usize; 3],
+        grid: [u32; 3],
+    },
+    Attention,
+}
+
+impl Subject {
+    fn image(self) -> &'static str {
+        match self.problem {
+            Problem::Product { .. } => "gemm_bf16_nt_multistage",
+            Problem::Attention => "flash_attention_bf16",
+        }
+    }
 }
 
 /// The lines of the image, and the range of the entry in them.
 struct Edited {
-    kernel: Kernel,
+    subject: Subject,
     lines: Vec<String>,
     entry: std::ops::Range<usize>,
-    /// Rows of the product.
-    rows: usize,
 }
 
 impl Edited {
-    fn new(kernel: Kernel) -> Self {
-        let text = images::ptx(kernel.image, target()).unwrap();
+    fn new(subject: Subject) -> Self {
+        let text = images::ptx(subject.image(), target()).unwrap();
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        let is_start = |line: &String| line.contains(&format!(".entry {}(", kernel.entry));
+        let is_start = |line: &String| line.contains(&format!(".entry {}(", subject.entry));
         let start = lines.iter().position(is_start).expect("the image has the entry");
         let end = start + lines[start..].iter().position(|line| line == "}").unwrap();
-        Self { kernel, lines, entry: start..end, rows: SHAPE[0] }
+        Self { subject, lines, entry: start..end }
     }
 
     /// The line at the end of a path: the first line of the entry that starts with the first part,
@@ -69,7 +93,7 @@ impl Edited {
             let is_part = |line: &String| line.trim_start().starts_with(part);
             let next = self.lines[at + 1..self.entry.end].iter().position(is_part);
             at += 1 + next
-                .unwrap_or_else(|| panic!("{} has no {part} in {path:?}", self.kernel.entry));
+                .unwrap_or_else(|| panic!("{} has no {part} in {path:?}", self.subject.entry));
         }
         at
     }
@@ -96,47 +120,56 @@ impl Edited {
     }
 
     fn run(&self, seed: u64) -> Option<Diagnostic> {
-        let text = self.lines.join("\n");
-        let device = Device::with_edited_image(self.kernel.image, target(), &text, seed);
-        (self.kernel.run)(self, &device)
+        let (text, mut config) = (self.lines.join("\n"), Config::default());
+        (config.seed, config.detect_races) = (seed, self.subject.detect_races);
+        let device = Device::with_edited_image(self.subject.image(), target(), &text, config);
+        let (launch, dispatch) = match self.subject.problem {
+            Problem::Product { shape, grid } => self.product(&device, shape, grid),
+            Problem::Attention => self.attention(&device),
+        };
+        device.run_edited(&launch, dispatch)
     }
-}
 
-fn run_gemm(edited: &Edited, device: &Device) -> Option<Diagnostic> {
-    let [_, inputs, outputs] = SHAPE;
-    let (shape, mut data) = (shape([edited.rows, inputs, outputs]), Data::new("planted mistakes"));
-    let ([a, b, len], _) = Op::Fprop.lens(shape);
-    let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-    let case = Case::new(Op::Fprop, shape, &a, &b);
-    let (compute, left, format) = (DType::Bf16, Format::Bf16, Format::Bf16);
-    let case = Case { compute, left, format, ..case };
-    let result = device.upload(&vec![bf16::MAX; len]);
-    let launch = case.launch_rounded(device, result).unwrap();
-    let tiles = multistage_tiles(target()).iter();
-    let mut candidates = tiles.map(|tile| geometry(&launch, target(), *tile));
-    let dispatch = candidates.find(|dispatch| dispatch.entry == edited.kernel.entry).unwrap();
-    assert_eq!(dispatch.grid, [1, 1, 1]);
-    device.run_edited(&launch, dispatch)
-}
+    fn product(
+        &self,
+        device: &Device,
+        sizes: [usize; 3],
+        grid: [u32; 3],
+    ) -> (Launch<u64>, Dispatch) {
+        let (shape, mut data) = (shape(sizes), Data::new("planted mistakes"));
+        let ([a, b, len], _) = Op::Fprop.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case::new(Op::Fprop, shape, &a, &b);
+        let (compute, left, format) = (DType::Bf16, Format::Bf16, Format::Bf16);
+        let case = Case { compute, left, format, ..case };
+        let result = device.upload(&vec![bf16::MAX; len]);
+        let launch = case.launch_rounded(device, result).unwrap();
+        let split_k = cluster_split_k_tiles(target());
+        let tiles = multistage_tiles(target()).iter().chain(split_k);
+        let mut candidates = tiles.map(|tile| geometry(&launch, target(), *tile));
+        let dispatch = candidates.find(|dispatch| dispatch.entry == self.subject.entry).unwrap();
+        assert_eq!(dispatch.grid, grid);
+        (launch, dispatch)
+    }
 
-/// One block computes the tiles of two heads, each with one tile of keys, so that the warpgroups
-/// take no turns.
-fn run_attention(edited: &Edited, device: &Device) -> Option<Diagnostic> {
-    let shape = AttentionShape { batch: 1, seq: 128, heads: 2, kv_heads: 1, head_dim: 64 };
-    let mut data = Data::new("planted mistakes in attention");
-    let mut upload = |heads| {
-        let len = shape.seq * heads * shape.head_dim;
-        fused_attention_case::upload(device, DType::Bf16, &data.uniform(len, 2.0))
-    };
-    let (q, k, v) = (upload(shape.heads), upload(shape.kv_heads), upload(shape.kv_heads));
-    let out = device.unwritten(q.len());
-    let lse = device.unwritten(shape.heads * shape.seq);
-    let (split_f16, bounds, scale, softcap) = (None, None, 0.1, None);
-    let attention = FusedAttention { q, k, v, out, lse, split_f16, bounds, shape, scale, softcap };
-    let launch = attention.launch().unwrap();
-    let dispatch = launch.dispatch(target());
-    assert_eq!((dispatch.entry, dispatch.grid), (edited.kernel.entry, [2, 1, 1]));
-    device.run_edited(&launch, Dispatch { grid: [1, 1, 1], ..dispatch })
+    fn attention(&self, device: &Device) -> (Launch<u64>, Dispatch) {
+        let shape = AttentionShape { batch: 1, seq: 128, heads: 2, kv_heads: 1, head_dim: 64 };
+        let mut data = Data::new("planted mistakes in attention");
+        let mut upload = |heads| {
+            let len = shape.seq * heads * shape.head_dim;
+            fused_attention_case::upload(device, DType::Bf16, &data.uniform(len, 2.0))
+        };
+        let (q, k, v) = (upload(shape.heads), upload(shape.kv_heads), upload(shape.kv_heads));
+        let out = device.unwritten(q.len());
+        let lse = device.unwritten(shape.heads * shape.seq);
+        let (split_f16, bounds, scale, softcap) = (None, None, 0.1, None);
+        let attention =
+            FusedAttention { q, k, v, out, lse, split_f16, bounds, shape, scale, softcap };
+        let launch = attention.launch().unwrap();
+        let dispatch = launch.dispatch(target());
+        assert_eq!((dispatch.entry, dispatch.grid), (self.subject.entry, [2, 1, 1]));
+        (launch, Dispatch { grid: [1, 1, 1], ..dispatch })
+    }
 }
 
 /// The fault that must be found.
@@ -151,18 +184,18 @@ struct Expected {
 /// Runs the product with an edit and checks the fault.
 #[track_caller]
 fn check(expected: Expected, edit: impl Fn(&mut Edited)) {
-    check_in(GEMM, expected, edit);
+    check_in(PRODUCT, expected, edit);
 }
 
 /// Runs an entry with an edit, in several orders of its warps, until the fault is found.
 #[track_caller]
-fn check_in(kernel: Kernel, expected: Expected, edit: impl Fn(&mut Edited)) {
-    let mut edited = Edited::new(kernel);
+fn check_in(subject: Subject, expected: Expected, edit: impl Fn(&mut Edited)) {
+    let mut edited = Edited::new(subject);
     edit(&mut edited);
     let mut others = Vec::new();
     let is_expected = |found: &Diagnostic| {
         let site = found.site.as_ref().expect("a fault of the kernel");
-        assert_eq!(site.kernel, kernel.entry, "{found}");
+        assert_eq!(site.kernel, subject.entry, "{found}");
         found.message.contains(expected.says) && site.text.starts_with(expected.at)
     };
     for found in (0..SEEDS).filter_map(|seed| edited.run(seed)) {
@@ -186,9 +219,10 @@ const ACCUMULATOR: &str = "an accumulator was written while its wgmma is in flig
 
 #[test]
 fn kernels_without_mistakes_pass() {
-    for (kernel, seed) in [GEMM, ATTENTION].into_iter().flat_map(|it| (0..8).map(move |i| (it, i)))
-    {
-        assert_eq!(Edited::new(kernel).run(seed), None, "{}", kernel.entry);
+    for subject in [PRODUCT, CLUSTER_SPLIT_K, ATTENTION] {
+        for seed in 0..8 {
+            assert_eq!(Edited::new(subject).run(seed), None, "{}", subject.entry);
+        }
     }
 }
 
@@ -278,7 +312,44 @@ fn an_order_that_reads_unwritten_memory_is_found() {
     check(unfinished, |edited| edited.remove(&[ALL_READ]));
     let one_tile = |edited: &mut Edited| {
         edited.remove(&[ALL_READ]);
-        edited.rows = 128;
+        let (shape, grid) = ([128, 384, 128], [1, 1, 1]);
+        edited.subject.problem = Problem::Product { shape, grid };
     };
     check(Expected { at: "", ..unfinished }, one_tile);
+}
+
+/// Barriers of split-K in a cluster, in the consumers and in the producer.
+#[test]
+fn a_missing_barrier_of_a_cluster_is_found() {
+    const RELAXED: &str = "barrier.cluster.arrive.relaxed";
+    const ARRIVE: &str = "barrier.cluster.arrive.aligned";
+    const WAIT: &str = "barrier.cluster.wait";
+    let check = |says, at, edit: &dyn Fn(&mut Edited)| {
+        check_in(CLUSTER_SPLIT_K, Expected { says, at }, edit);
+    };
+    let remove_barrier = |edited: &mut Edited, path: &[&str]| {
+        edited.remove(&[path, &[WAIT]].concat());
+        edited.remove(path);
+    };
+    // Accumulators are stored before the first block has read its stages.
+    let says = "a write of the byte at 0x0 of shared memory is not ordered with a read";
+    check(says, "st.shared::cluster", &|edited| {
+        remove_barrier(edited, &[ALL_READ, RELAXED]);
+        remove_barrier(edited, &[PRODUCER, RELAXED]);
+    });
+    // Accumulators are added before they are stored.
+    let says = "a read of the byte at 0x600 of shared memory is not ordered with a write";
+    check(says, "ld.shared.v4", &|edited| {
+        remove_barrier(edited, &[ALL_READ, ARRIVE]);
+        remove_barrier(edited, &[PRODUCER, RELAXED]);
+    });
+    // The next tile is loaded before the accumulators are added.
+    check("a bulk copy to 0x0..0x2000 is in flight", "ld.shared.v4", &|edited| {
+        edited.remove(&[ALL_READ, ARRIVE, "bar.sync"]);
+        edited.remove(&[PRODUCER, RELAXED, "bar.sync"]);
+    });
+    // The producer does not arrive.
+    check("waits at the barrier of the cluster", "", &|edited| {
+        remove_barrier(edited, &[PRODUCER, RELAXED]);
+    });
 }
