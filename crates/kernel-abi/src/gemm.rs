@@ -106,7 +106,8 @@ parameters! {
     /// the innermost one. They follow [`GemmParameters`] in entries whose a and b are bf16 or split
     /// f16. Only tiles with the mainloop [`Mainloop::WarpSpecialized`] read them.
     pub struct GemmTensorMaps {
-        /// The map of a.
+        /// The map of a. If its rows are rows of c, a box has at most `m` rows: rows past the end
+        /// would take longer to fill with zeros than to copy.
         a_map: tensor_map,
         /// The map of b.
         b_map: tensor_map,
@@ -225,8 +226,8 @@ parameters! {
 }
 
 /// The box of 16-bit tensor maps of [`GemmTensorMaps`]: elements per row, and rows. It is the same
-/// for every operand and tile, so a map does not depend on the tile. A row is 128 bytes, as the
-/// 128-byte swizzle requires.
+/// for every operand and tile, except for the rows of a, so a map does not depend on the tile. A row
+/// is 128 bytes, as the 128-byte swizzle requires.
 pub const TENSOR_MAP_BOX: BoxSizes = [64, 64];
 /// The box of the tensor map of c in f32.
 pub const TENSOR_MAP_BOX_F32: BoxSizes = [32, 64];

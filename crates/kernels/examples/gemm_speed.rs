@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! gemm_speed [--bf16 [--bf16-activations [--bf16-results]] | --swiglu | --geglu] \
-//!     [--weights DTYPE] [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] \
-//!     [--samples N] [--sustained SECONDS] [--simulate] OUT.jsonl
+//!     [--weights DTYPE] [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--ops NAME,…] \
+//!     [--tile NAME | --chosen] [--samples N] [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! - `--bf16` computes in bf16.
@@ -14,6 +14,7 @@
 //! - `--bf16-results` writes results in bf16.
 //! - `--swiglu` and `--geglu` time the gate and up products of a gated linear unit, and the
 //!   gradients of both through a layer from OUTPUTS to INPUTS, all in bf16.
+//! - `--ops` times only these products: fprop, dgrad, wgrad, split, glu or glu_backward.
 //! - `--tile` times this tile and the selected one, `--chosen` only the selected one.
 //! - `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
 //!   power limit.
@@ -115,6 +116,8 @@ struct Options {
     glu: Option<GatedActivation>,
     rows: Vec<usize>,
     layers: Vec<[usize; 2]>,
+    /// Names of products; all if empty.
+    ops: Vec<String>,
     tile: Option<String>,
     chosen: bool,
     samples: usize,
@@ -129,7 +132,7 @@ impl Options {
         let (mut compute, mut weights, mut bf16_activations) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
         let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
-        let mut glu = None;
+        let (mut glu, mut ops) = (None, Vec::new());
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -139,6 +142,7 @@ impl Options {
                     samples = value()?.parse().map_err(|_| "--samples must be a number")?;
                 }
                 "--chosen" => chosen = true,
+                "--ops" => ops = value()?.split(',').map(str::to_owned).collect(),
                 "--sustained" => {
                     let seconds =
                         value()?.parse().map_err(|_| "--sustained must be a number of seconds")?;
@@ -186,6 +190,7 @@ impl Options {
             glu,
             rows,
             layers,
+            ops,
             tile,
             chosen,
             samples,
@@ -255,7 +260,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         for &op in ops {
             let splits = matches!(options.weights, Weights::Split(_));
-            if (op == "wgrad" && !options.has_wgrad()) || (op == "split" && !splits) {
+            let wanted = options.ops.is_empty() || options.ops.iter().any(|name| name == op);
+            if !wanted || (op == "wgrad" && !options.has_wgrad()) || (op == "split" && !splits) {
                 continue;
             }
             // Results of the previous product may have overwritten operands of this one.

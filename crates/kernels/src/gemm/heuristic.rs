@@ -17,6 +17,12 @@ use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 /// SMs of the H200, which the cost model describes.
 const SMS: u128 = crate::geometry::SMS as u128;
 
+/// SMs that blocks of `tile` can use at the same time: a cluster does not span GPCs, which have 16
+/// or 18 SMs.
+fn usable_sms(tile: &TileConfig) -> u128 {
+    if tile.cluster().blocks() > 2 { 128 } else { SMS }
+}
+
 /// The cost of a tile in the cost model.
 #[derive(Clone, Copy)]
 struct TileCost {
@@ -79,13 +85,16 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
 /// measured, because clusters save power. The other costs are measurements
 /// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 17] = [
+const MULTISTAGE_BF16_COSTS: [TileCost; 20] = [
     measured(300, 1500),
     measured(300, 1800),
     measured(300, 2100),
     measured(500, 1000),
     measured(500, 1200),
+    measured(500, 1000),
+    measured(500, 1200),
     measured(960, 700),
+    measured(960, 900),
     in_clusters(1630, 300, 22_500),
     in_clusters(1440, 420, 22_000),
     measured(1905, 390),
@@ -349,7 +358,7 @@ fn dispatch_tile(
     let tiles = match tile.mainloop {
         // Each persistent block computes several tiles.
         Mainloop::WarpSpecialized { cluster, .. } => {
-            let clusters = SMS as u32 / problem.planes.max(1) / cluster.blocks();
+            let clusters = usable_sms(tile) as u32 / problem.planes.max(1) / cluster.blocks();
             (tiles / cluster.m).min(clusters.max(1)) * cluster.blocks()
         }
         _ => tiles,

@@ -8,7 +8,7 @@ use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, GemmFlags, GemmImage, GemmParameters, GemmRowLimitParameters,
     GemmSquaresParameters, GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters,
-    SplitScaleParameters, WGMMA_BLOCK_K,
+    SplitScaleParameters, TENSOR_MAP_BOX, WGMMA_BLOCK_K,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 use retrograph_ptx::TensorMapType;
@@ -256,8 +256,9 @@ impl<B: Copy> Gemm<B> {
             operand.view.check_vectors(check, row_sizes)?;
         }
         let rows = product.stored_rows();
-        let [a_map, b_map] =
-            [0, 1].map(|i| tensor_map(product.sizes, operands[i], rows[i], row_sizes[i]));
+        let box_rows = product.box_rows();
+        let [a_map, b_map] = [0, 1]
+            .map(|i| tensor_map(product.sizes, operands[i], rows[i], row_sizes[i], box_rows[i]));
         Ok(AddedProductParameters {
             a: Pointer::read(added.a.0),
             b: Pointer::read(added.b.0),
@@ -283,8 +284,10 @@ impl<B: Copy> Gemm<B> {
         };
         let (rows, input_sizes) = (inputs.stored_rows(), inputs.row_sizes());
         let operands = [self.a, self.b];
-        let [a, b] = [0, 1].map(|i| tensor_map(inputs.sizes, operands[i], rows[i], input_sizes[i]));
-        let c = tensor_map(self.sizes, self.c, self.sizes.m, row_sizes[2]);
+        let box_rows = self.box_rows();
+        let [a, b] = [0, 1]
+            .map(|i| tensor_map(inputs.sizes, operands[i], rows[i], input_sizes[i], box_rows[i]));
+        let c = tensor_map(self.sizes, self.c, self.sizes.m, row_sizes[2], TENSOR_MAP_BOX[1]);
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
             (Some(a), Some(b))
@@ -293,6 +296,15 @@ impl<B: Copy> Gemm<B> {
                 GemmTensorMaps { a_map: Some(a), b_map: Some(b), c_map: c }
             }
             _ => GemmTensorMaps { a_map: None, b_map: None, c_map: None },
+        }
+    }
+
+    /// Rows of a box of a and of b; see [`GemmTensorMaps`].
+    fn box_rows(&self) -> [u32; 2] {
+        let whole = TENSOR_MAP_BOX[1];
+        match self.kernels.layout() {
+            Layout::Nt | Layout::Nn => [self.sizes.m.clamp(1, whole as usize) as u32, whole],
+            Layout::Tn => [whole; 2],
         }
     }
 

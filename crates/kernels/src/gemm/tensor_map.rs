@@ -36,16 +36,17 @@ fn matrix_map<B: Copy>(
 ) -> Option<TensorMapArgument<B>> {
     let operand = Operand::contiguous(view.into(), columns);
     let row_sizes = operand.strides.with_row(columns);
-    tensor_map(GemmSizes::single([rows, columns, 0]), operand, rows, row_sizes)
+    let box_rows = TENSOR_MAP_BOX[1];
+    tensor_map(GemmSizes::single([rows, columns, 0]), operand, rows, row_sizes, box_rows)
 }
 
-/// The tensor map of an operand; `None` if it is empty, its rows are not vectorizable, or its
-/// planes are not a single stride apart.
+/// The tensor map of an operand with boxes of `box_rows` rows; `None` if it is empty, its rows are not vectorizable, or its planes are not a single stride apart.
 pub(super) fn tensor_map<B: Copy>(
     sizes: GemmSizes,
     Operand { view, strides }: Operand<B>,
     rows: usize,
     row_sizes: [usize; 5],
+    box_rows: u32,
 ) -> Option<TensorMapArgument<B>> {
     let (buffer, range, dtype) = match view {
         TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TensorMapType::Bf16),
@@ -55,8 +56,7 @@ pub(super) fn tensor_map<B: Copy>(
             (matrix.terms.buffer(), matrix.terms.byte_range(), TensorMapType::F16)
         }
     };
-    let [width, height] =
-        if dtype == TensorMapType::F32 { TENSOR_MAP_BOX_F32 } else { TENSOR_MAP_BOX };
+    let [width, _] = if dtype == TensorMapType::F32 { TENSOR_MAP_BOX_F32 } else { TENSOR_MAP_BOX };
     let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
     let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
     let terms = view.split().map_or(1, |matrix| matrix.term_count);
@@ -76,7 +76,7 @@ pub(super) fn tensor_map<B: Copy>(
             dtype,
             sizes: extents.map(|size| size as u64).to_vec(),
             strides: [strides.leading, plane].map(|step| step as u64 * dtype.bytes()).to_vec(),
-            box_sizes: vec![width, height, 1],
+            box_sizes: vec![width, box_rows, 1],
             swizzle: TensorMapSwizzle::Bytes128,
         },
     })

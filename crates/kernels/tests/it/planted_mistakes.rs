@@ -260,11 +260,12 @@ fn a_dropped_phase_is_found() {
 
 #[test]
 fn a_wrong_transaction_count_is_found() {
-    let expect = [PRODUCER, "mbarrier.arrive.expect_tx"];
+    // The bytes of b are added to those of a.
+    let bytes = [PRODUCER, "min.u32", "add.u32"];
     let early = Expected { says: IN_FLIGHT, at: PREVIOUS_READ };
-    check(early, |edited| edited.replace(&expect, " 32768;", " 16384;"));
+    check(early, |edited| edited.replace(&bytes, " 16384;", " 8192;"));
     let late = Expected { says: "needs 0 of 1 arrivals and 16 bytes", at: TRY_WAIT };
-    check(late, |edited| edited.replace(&expect, " 32768;", " 32784;"));
+    check(late, |edited| edited.replace(&bytes, " 16384;", " 16400;"));
 }
 
 #[test]

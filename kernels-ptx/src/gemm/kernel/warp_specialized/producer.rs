@@ -1,6 +1,6 @@
 //! The producer warp.
 
-use retrograph_ptx::build::{Kernel, Pred, Shared, TensorMapParam, Value};
+use retrograph_ptx::build::{Pred, Shared, TensorMapParam, Value};
 
 use super::WarpSpecializedKernel;
 use crate::gemm::mainloop::wgmma;
@@ -32,7 +32,7 @@ impl WarpSpecializedKernel {
             _ => None,
         };
         let b_has_lo = params.split.map(|split| split.b_has_lo);
-        let bytes = self.copied_bytes(k, b_has_lo);
+        let bytes = self.copied_bytes(params);
         // With split-K, the contraction of a plane of split operands starts here.
         let first_k = (self.terms() > 1).then(|| k.ctaid_z() * params.k);
         self.for_each_tile(k, params, |tile| {
@@ -71,12 +71,18 @@ impl WarpSpecializedKernel {
         });
     }
 
-    /// Bytes that TMA copies to a stage of a and b.
-    fn copied_bytes<'k>(self, k: &Kernel<'k>, b_has_lo: Option<Pred<'k>>) -> Value<'k, u32> {
-        let all = self.stage_words() * 4;
-        match b_has_lo {
-            Some(b_has_lo) => b_has_lo.select(k.constant(all), all - self.tiles()[1].smem.bytes()),
-            None => k.constant(all),
+    /// Bytes that TMA copies to a stage of a and b. Boxes of a end with its last row, and the lo
+    /// term of b may be missing.
+    fn copied_bytes<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
+        let k = params.m.kernel();
+        let [a, b] = self.tiles().map(|tile| tile.smem.bytes());
+        let a = match self.majors[0] {
+            Major::K => params.m.min(BOX) * (self.terms() * a / BOX),
+            Major::Mn => k.constant(self.terms() * a),
+        };
+        match params.split {
+            Some(split) => a + split.b_has_lo.select(k.constant(2 * b), b),
+            None => a + self.terms() * b,
         }
     }
 
