@@ -240,7 +240,7 @@ impl Product {
     fn blocks(self, tile: &TileConfig) -> u128 {
         let GemmProblem { m, n, planes, concurrent, .. } = self.problem;
         let planes = u128::from(planes) * u128::from(concurrent.saturating_add(1));
-        u128::from(tile.tiles(m, n)) * planes
+        u128::from(tile.tiles(m, n)) * planes * u128::from(tile.cluster().k)
     }
 
     /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, plus
@@ -253,7 +253,7 @@ impl Product {
         let [alone, full] = cost.time.map(u128::from);
         let per_sm = u128::from(cost.blocks_per_sm);
         let blocks = self.blocks(tile);
-        let busiest = blocks.div_ceil(SMS);
+        let busiest = blocks.div_ceil(usable_sms(tile));
         let last_wave = match busiest % per_sm {
             0 => 0,
             1 => alone,
@@ -261,6 +261,7 @@ impl Product {
         };
         let block_k = u128::from(tile.block_k());
         let stages = u128::from(self.problem.k).div_ceil(block_k);
+        let stages = stages.div_ceil(u128::from(tile.cluster().k));
         let length = stages * block_k + u128::from(cost.overhead);
         let share = blocks * full * length / (per_sm * SMS);
         u128::from(cost.launch) + (busiest / per_sm * full + last_wave) * length + share / 2
