@@ -1,5 +1,7 @@
 //! The GEMM configuration of a linear layer, and the number of split-K splits that follows from it.
 
+use retrograph_kernel_abi::gemm::Layout;
+
 use super::heuristic::{TileTable, splits};
 use super::launch::SPLIT_K_UNIT;
 use super::{GemmProblem, GemmShape};
@@ -31,8 +33,8 @@ impl GemmConfig {
         }
     }
 
-    /// The number of splits for a result of m × n and a contraction of k.
-    fn splits(self, sizes: [usize; 3]) -> usize {
+    /// The number of splits for a result of m × n and a contraction of k in this layout.
+    fn splits(self, layout: Layout, sizes: [usize; 3]) -> usize {
         let [Ok(m), Ok(n), Ok(k)] = sizes.map(u32::try_from) else { return 1 };
         let (activations, weights) = match (self.compute, self.weights) {
             (DType::F32, DType::F16) => (DType::F16, DType::F16),
@@ -40,7 +42,7 @@ impl GemmConfig {
             (DType::F32, _) => (DType::F32, DType::F32),
             _ => (self.activations, self.weights),
         };
-        let table = TileTable::new(self.compute, [activations, weights]);
+        let table = TileTable::new(layout, self.compute, [activations, weights]);
         let (vectorized, concurrent) = (table.vectorizes(sizes), self.concurrent);
         let mapped = [[DType::Bf16; 2], [DType::F16; 2]].contains(&[activations, weights]);
         let tensor_maps = vectorized && mapped;
@@ -52,17 +54,17 @@ impl GemmConfig {
 impl GemmShape {
     /// The predicted best number of splits for `y = x·wᵀ`; 1 for no split-K.
     pub fn fprop_splits(self, config: GemmConfig) -> usize {
-        config.splits([self.rows, self.outputs, self.inputs])
+        config.splits(Layout::Nt, [self.rows, self.outputs, self.inputs])
     }
 
     /// The predicted best number of splits for `dx = dy·w`; 1 for no split-K.
     pub fn dgrad_splits(self, config: GemmConfig) -> usize {
-        config.splits([self.rows, self.inputs, self.outputs])
+        config.splits(Layout::Nn, [self.rows, self.inputs, self.outputs])
     }
 
     /// The predicted best number of splits for `dw = dyᵀ·x`; 1 for no split-K. `activations` and
     /// `weights` of the configuration are both the type of dy and x.
     pub fn wgrad_splits(self, config: GemmConfig) -> usize {
-        config.splits([self.outputs, self.inputs, self.rows])
+        config.splits(Layout::Tn, [self.outputs, self.inputs, self.rows])
     }
 }

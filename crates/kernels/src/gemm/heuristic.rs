@@ -163,12 +163,15 @@ pub(super) struct TileTable {
 
 impl TileTable {
     /// The tiles of products that multiply in `compute` with operands of types `a` and `b`.
-    pub(super) fn new(compute: DType, [a, b]: [DType; 2]) -> Self {
+    pub(super) fn new(layout: Layout, compute: DType, [a, b]: [DType; 2]) -> Self {
         let (tiles, costs): (&[TileConfig], &[TileCost]) = match (compute, a, b) {
             (DType::F32, _, DType::Nf4) => (SIMT_NF4, &SIMT_COSTS),
             (DType::F32, DType::F16, _) => (SPLIT_F16, &SPLIT_F16_COSTS),
             (DType::F32, ..) => (SIMT, &SIMT_COSTS),
             (_, DType::Bf16, DType::Nf4) => (MULTISTAGE_NF4, &MULTISTAGE_NF4_COSTS),
+            (_, DType::Bf16, _) if layout == Layout::Tn => {
+                (MULTISTAGE_BF16_WGRAD, MULTISTAGE_BF16_WGRAD_COSTS)
+            }
             (_, DType::Bf16, _) => (MULTISTAGE_BF16, &MULTISTAGE_BF16_COSTS),
             _ => (MMA_SYNC, &MMA_SYNC_COSTS),
         };
@@ -178,10 +181,7 @@ impl TileTable {
     /// The tiles of an image.
     fn of_image(image: &GemmImage) -> Self {
         match image.epilogue {
-            Epilogue::Linear if image.layout == Layout::Tn && image.a == DType::Bf16 => {
-                Self { tiles: MULTISTAGE_BF16_WGRAD, costs: MULTISTAGE_BF16_WGRAD_COSTS }
-            }
-            Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
+            Epilogue::Linear => Self::new(image.layout, image.compute, [image.a, image.b]),
             Epilogue::QkvRope => Self { tiles: QKV_ROPE, costs: &QKV_ROPE_COSTS },
             Epilogue::Glu(_) => Self { tiles: GLU, costs: &GLU_COSTS },
             Epilogue::GluBackward(_) => Self { tiles: GLU_BACKWARD, costs: &GLU_BACKWARD_COSTS },

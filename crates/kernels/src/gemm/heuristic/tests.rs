@@ -12,7 +12,7 @@ fn problem([m, n, k, planes]: [u32; 4]) -> GemmProblem {
 
 fn selected(sizes: [u32; 4]) -> &'static TileConfig {
     let product = Product { problem: problem(sizes), wgmma: true };
-    TileTable::new(DType::F32, [DType::F32; 2]).select(product).1
+    TileTable::new(Layout::Nt, DType::F32, [DType::F32; 2]).select(product).1
 }
 
 fn blocks([m, n, k, planes]: [u32; 4]) -> u32 {
