@@ -47,7 +47,9 @@ impl GemmConfig {
         let mapped = [[DType::Bf16; 2], [DType::F16; 2]].contains(&[activations, weights]);
         let tensor_maps = vectorized && mapped;
         let problem = GemmProblem { m, n, k, planes: 1, vectorized, tensor_maps, concurrent };
-        splits(table, problem, self.split_unit()) as usize
+        let is_bf16 = [activations, weights] == [DType::Bf16; 2];
+        let bytes = if is_bf16 { 2 * (u128::from(m) + u128::from(n)) * u128::from(k) } else { 0 };
+        splits(table, problem, self.split_unit(), bytes) as usize
     }
 }
 

@@ -84,17 +84,11 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Costs of tiles with tensor maps are fitted to
 /// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
 /// measured, because clusters save power. The other costs are measurements
-/// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 20] = [
-    measured(300, 1500),
-    measured(300, 1800),
-    measured(300, 2100),
-    measured(500, 1000),
-    measured(500, 1200),
-    measured(500, 1000),
-    measured(500, 1200),
-    measured(960, 700),
-    measured(960, 900),
+/// (docs/hardware/2026-11-22-decoding-between-products). The overheads of the first two include the
+/// sum in the cluster (docs/hardware/2026-11-30-cluster-split-k).
+const MULTISTAGE_BF16_COSTS: [TileCost; 13] = [
+    measured(290, 2200),
+    measured(480, 1770),
     in_clusters(1630, 300, 22_500),
     in_clusters(1440, 420, 22_000),
     measured(1905, 390),
@@ -223,7 +217,8 @@ struct Product {
 impl Product {
     /// Whether the product can use `tile` without much waste: c is longer than half of the tile on
     /// each side, and at most a quarter of the stages is padding. Tiles and stages within `limits`
-    /// always qualify.
+    /// always qualify. A cluster along K computes only one tile, because it does not load the next
+    /// one before it has written the last.
     fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
         let GemmProblem { m, n, k, vectorized, tensor_maps, .. } = self.problem;
         let block_k = tile.block_k();
@@ -233,7 +228,11 @@ impl Product {
         let runs = (vectorized || !tile.needs_vectorized_rows())
             && (tensor_maps || !tile.needs_tensor_maps())
             && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
-        runs && deep && large(tile.shape[0] * tile.cluster().m, m) && large(tile.shape[1], n)
+        let one_wave = tile.cluster().k == 1 || self.blocks(tile) <= usable_sms(tile);
+        runs && deep
+            && one_wave
+            && large(tile.shape[0] * tile.cluster().m, m)
+            && large(tile.shape[1], n)
     }
 
     /// Number of blocks of this launch and of the concurrent ones.
@@ -289,6 +288,8 @@ impl Limits {
 const LAUNCH_LATENCY: u128 = 8000 * CLOCK as u128;
 /// Bytes per clock that [`SplitKSum`](super::SplitKSum) reads and writes, mostly in the L2 cache.
 const REDUCTION_BYTES_PER_CLOCK: u128 = 1500;
+/// Bytes per clock that products read from device memory.
+const MEMORY_BYTES_PER_CLOCK: u128 = 1800;
 /// The minimum contraction length of a split.
 const MIN_SPLIT_K: u32 = 256;
 /// The maximum number of splits.
@@ -296,15 +297,17 @@ const MAX_SPLITS: u32 = 16;
 
 /// Number of equal splits of the contraction of `problem`. The length of a split is a multiple of
 /// `unit`. The splits are planes of one launch, and a second launch adds them. 1 unless split-K is
-/// predicted to save at least a twelfth of the time.
-pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32) -> u32 {
+/// predicted to save at least a twelfth of the time. No number of splits is faster than reading
+/// `bytes`.
+pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32, bytes: u128) -> u32 {
     let GemmProblem { m, n, k, .. } = problem;
+    let read = bytes * u128::from(CLOCK) / MEMORY_BYTES_PER_CLOCK;
     let cost = |splits: u32| {
         // Every device must choose the same number of splits, so that results have the same bits.
         let problem = GemmProblem { k: k / splits, planes: splits, ..problem };
         let product = Product { problem, wgmma: true };
         let (index, tile) = table.select(product);
-        product.cost(tile, &table.costs[index])
+        product.cost(tile, &table.costs[index]).max(read)
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
     let reduction = |splits: u32| {

@@ -14,13 +14,13 @@ use crate::support::numbers::{Data, same_bits};
 const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
 
 /// Rows, length of the contraction, columns: one block with stages, fewer stages than blocks, as
-/// many, uneven shares, and a last stage that is not full.
+/// many, uneven shares, and last stages that are not full.
 const SIZES: [[usize; 3]; 8] = [
     [1, 8, 8],
     [1, 64, 16],
-    [7, 200, 24],
-    [67, 136, 136],
-    [64, 512, 64],
+    [7, 136, 24],
+    [67, 200, 136],
+    [64, 256, 64],
     [13, 584, 72],
     [131, 1096, 136],
     [257, 72, 264],

@@ -20,11 +20,11 @@ const PRODUCT: Subject = Subject {
     problem: Problem::Product { shape: [256, 384, 128], grid: [1, 1, 1] },
     detect_races: false,
 };
-/// The blocks of a cluster compute all three tiles, each with half of K. Each tile fills the twelve
-/// stages of the pipeline once.
+/// The blocks of a cluster compute all three tiles, each with a quarter of K. Each tile fills the
+/// twelve stages of a pipeline once.
 const CLUSTER_SPLIT_K: Subject = Subject {
-    entry: "gemm_bf16_nt_multistage_tma_64x64_cluster_k2",
-    problem: Problem::Product { shape: [64, 1536, 192], grid: [2, 1, 1] },
+    entry: "gemm_bf16_nt_multistage_tma_64x64_cluster_k4",
+    problem: Problem::Product { shape: [64, 3072, 192], grid: [4, 1, 1] },
     detect_races: true,
 };
 /// The forward pass of attention: one block computes the tiles of two heads, each with one tile of
@@ -333,13 +333,13 @@ fn a_missing_barrier_of_a_cluster_is_found() {
         edited.remove(path);
     };
     // Accumulators are stored before the first block has read its stages.
-    let says = "a write of the byte at 0x0 of shared memory is not ordered with a read";
+    let says = "of shared memory is not ordered with a read of it";
     check(says, "st.shared::cluster", &|edited| {
         remove_barrier(edited, &[ALL_READ, RELAXED]);
         remove_barrier(edited, &[PRODUCER, RELAXED]);
     });
     // Accumulators are added before they are stored.
-    let says = "a read of the byte at 0x600 of shared memory is not ordered with a write";
+    let says = "of shared memory is not ordered with a write of it";
     check(says, "ld.shared.v4", &|edited| {
         remove_barrier(edited, &[ALL_READ, ARRIVE]);
         remove_barrier(edited, &[PRODUCER, RELAXED]);

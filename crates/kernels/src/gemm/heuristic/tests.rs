@@ -1,6 +1,6 @@
 //! Tiles and grids that the heuristic selects.
 
-use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, NT_SPLIT, TN};
+use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, MULTISTAGE_NT, NT, NT_SPLIT, TN};
 
 use super::*;
 
@@ -51,6 +51,34 @@ fn split_products_use_the_fastest_measured_tiles() {
         let entry = dispatch(&problem, TARGET, &NT_SPLIT).entry;
         assert_eq!(entry, format!("gemm_split_f16_nt_{tile}"), "{sizes:?}");
     }
+}
+
+/// The fastest tiles of docs/hardware/2026-11-30-cluster-split-k.
+#[test]
+fn few_tiles_with_a_long_contraction_are_split_in_clusters() {
+    let dispatched = |sizes, concurrent| {
+        let problem =
+            GemmProblem { vectorized: true, tensor_maps: true, concurrent, ..problem(sizes) };
+        dispatch(&problem, TARGET, &MULTISTAGE_NT)
+    };
+    for (sizes, tile) in [
+        ([8, 1536, 17_920, 1], "tma_64x64_cluster_k4"),
+        ([64, 1536, 8960, 1], "tma_64x64_cluster_k4"),
+        ([128, 896, 4864, 1], "tma_64x64_cluster_k4"),
+        ([128, 1536, 17_920, 1], "tma_128x64_cluster_k4"),
+        ([128, 1536, 8960, 1], "tma_128x64_cluster_k4"),
+        ([8, 1536, 1536, 1], "tma_64x64"),
+        ([64, 4096, 4096, 1], "tma_64x64"),
+        ([8, 4096, 14_336, 1], "tma_64x64"),
+        ([256, 1536, 17_920, 1], "tma_64x64"),
+        ([512, 1536, 17_920, 1], "tma_64x128"),
+    ] {
+        let entry = dispatched(sizes, 0).entry;
+        assert_eq!(entry, format!("gemm_bf16_nt_multistage_{tile}"), "{sizes:?}");
+    }
+    assert_eq!(dispatched([64, 1536, 8960, 1], 0).grid, [4 * 24, 1, 1]);
+    let concurrent = dispatched([64, 1536, 8960, 1], 1);
+    assert_eq!(concurrent.entry, "gemm_bf16_nt_multistage_tma_64x64");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl WarpSpecializedKernel {
             });
             return store.wait();
         }
+        assert_eq!(self.cluster.k, 1, "every block writes its results to stages");
         let store = StagedStore::new(k, pipeline, state, warpgroup);
         let boxes = |stage| self.boxes(stage, warpgroup);
         self.for_each_tile(k, params, |tile| {
