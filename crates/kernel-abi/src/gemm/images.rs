@@ -126,13 +126,13 @@ mma_sync! { BF16_NT_NF4 = "gemm_bf16_nt_nf4", Nt, Nf4 }
 mma_sync! { BF16_NN_NF4 = "gemm_bf16_nn_nf4", Nn, Nf4 }
 multistage! {
     MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, MULTISTAGE_BF16,
-    "tma_64x64_cluster_k4", "tma_128x64_cluster_k4",
+    "tma_64x64_cluster_k2", "tma_64x64_cluster_k4", "tma_128x64_cluster_k4",
     "tma_128x256_cluster2", "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192",
     "tma_128x128", "tma_64x128", "tma_64x64"
 }
 multistage! {
     MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, MULTISTAGE_BF16,
-    "tma_64x64_cluster_k4", "tma_128x64_cluster_k4",
+    "tma_64x64_cluster_k2", "tma_64x64_cluster_k4", "tma_128x64_cluster_k4",
     "tma_128x256_cluster2", "tma_128x224_cluster2", "tma_192x192", "tma_192x128", "tma_128x192",
     "tma_128x128", "tma_64x128", "tma_64x64"
 }

@@ -256,6 +256,7 @@ pub const MMA_SYNC: &[TileConfig] = &[
 
 /// Tiles of products of two bf16 operands.
 pub const MULTISTAGE_BF16: &[TileConfig] = &[
+    TileConfig::cluster_split_k([64, 64], 12, 2),
     TileConfig::cluster_split_k([64, 64], 12, 4),
     TileConfig::cluster_split_k([128, 64], 8, 4),
     TileConfig::clustered([128, 256], 4),
@@ -272,7 +273,7 @@ pub const MULTISTAGE_BF16: &[TileConfig] = &[
 ];
 
 /// Number of tiles of [`MULTISTAGE_BF16`] whose contraction is split in a cluster.
-pub const CLUSTER_SPLIT_K_TILES: usize = 2;
+pub const CLUSTER_SPLIT_K_TILES: usize = 3;
 
 /// The tiles of [`MULTISTAGE_BF16`] that add in one chain along K: those of weight gradients, which
 /// have large results.

@@ -17,10 +17,13 @@ use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 /// SMs of the H200, which the cost model describes.
 const SMS: u128 = crate::geometry::SMS as u128;
 
-/// SMs that blocks of `tile` can use at the same time: a cluster does not span GPCs, which have 16
-/// or 18 SMs.
+/// Blocks of clusters along K that run at the same time. A cluster does not span GPCs, so 28
+/// clusters of four fit on the device, but 32 do not.
+const CLUSTER_SPLIT_K_BLOCKS: u128 = 112;
+
+/// SMs that blocks of `tile` use at the same time.
 fn usable_sms(tile: &TileConfig) -> u128 {
-    if tile.cluster().blocks() > 2 { 128 } else { SMS }
+    if tile.cluster().k > 1 { CLUSTER_SPLIT_K_BLOCKS } else { SMS }
 }
 
 /// The cost of a tile in the cost model.
@@ -84,11 +87,12 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Costs of tiles with tensor maps are fitted to
 /// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
 /// measured, because clusters save power. The other costs are measurements
-/// (docs/hardware/2026-11-22-decoding-between-products). The overheads of the first two include the
+/// (docs/hardware/2026-11-22-decoding-between-products). The overheads of the first three include the
 /// sum in the cluster (docs/hardware/2026-11-30-cluster-split-k).
-const MULTISTAGE_BF16_COSTS: [TileCost; 13] = [
+const MULTISTAGE_BF16_COSTS: [TileCost; 14] = [
+    measured(290, 2400),
     measured(290, 2200),
-    measured(480, 1770),
+    measured(480, 1700),
     in_clusters(1630, 300, 22_500),
     in_clusters(1440, 420, 22_000),
     measured(1905, 390),

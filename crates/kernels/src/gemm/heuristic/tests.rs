@@ -65,11 +65,15 @@ fn few_tiles_with_a_long_contraction_are_split_in_clusters() {
         ([8, 1536, 17_920, 1], "tma_64x64_cluster_k4"),
         ([64, 1536, 8960, 1], "tma_64x64_cluster_k4"),
         ([128, 896, 4864, 1], "tma_64x64_cluster_k4"),
+        ([64, 1024, 4096, 1], "tma_64x64_cluster_k4"),
+        ([16, 2048, 8192, 1], "tma_64x64_cluster_k2"),
+        ([64, 2560, 9728, 1], "tma_64x64_cluster_k2"),
         ([128, 1536, 17_920, 1], "tma_128x64_cluster_k4"),
         ([128, 1536, 8960, 1], "tma_128x64_cluster_k4"),
         ([8, 1536, 1536, 1], "tma_64x64"),
         ([64, 4096, 4096, 1], "tma_64x64"),
         ([8, 4096, 14_336, 1], "tma_64x64"),
+        ([128, 2048, 8192, 1], "tma_64x64"),
         ([256, 1536, 17_920, 1], "tma_64x64"),
         ([512, 1536, 17_920, 1], "tma_64x128"),
     ] {
@@ -77,8 +81,10 @@ fn few_tiles_with_a_long_contraction_are_split_in_clusters() {
         assert_eq!(entry, format!("gemm_bf16_nt_multistage_{tile}"), "{sizes:?}");
     }
     assert_eq!(dispatched([64, 1536, 8960, 1], 0).grid, [4 * 24, 1, 1]);
-    let concurrent = dispatched([64, 1536, 8960, 1], 1);
-    assert_eq!(concurrent.entry, "gemm_bf16_nt_multistage_tma_64x64");
+    for (concurrent, tile) in [(1, "tma_64x64_cluster_k2"), (2, "tma_64x64")] {
+        let entry = dispatched([64, 1536, 8960, 1], concurrent).entry;
+        assert_eq!(entry, format!("gemm_bf16_nt_multistage_{tile}"), "{concurrent} concurrent");
+    }
 }
 
 #[test]
