@@ -1,4 +1,4 @@
-//! Sampling of the next token from its logits, in four kernels.
+//! Sampling of the next token of each sequence from its logits, in four kernels.
 //!
 //! ```text
 //! z_i   = logit_i; if token i was seen: logit_i ÷ penalty if logit_i ≥ 0, else logit_i · penalty
@@ -13,6 +13,8 @@
 //! (Gumbel-max trick). Tokens of equal z are kept or dropped together; ties go to the lowest token.
 //! The words of `sampling` are temperature, top_k (0: all), top_p, penalty, seed (two words) and
 //! draw number. If max z is not finite, the token is 0 and the status 1.
+//!
+//! The y index of a block is its sequence; the table has the blocks of a sequence:
 //!
 //! | Entry | Computes | Grid |
 //! |---|---|---|
@@ -34,7 +36,7 @@ mod weights;
 use retrograph_kernel_abi::sampling::{CHUNK, THREADS, word};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
+use retrograph_ptx::build::{Arg, Kernel, ModuleBuilder, Ptr, Scalar, Value};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -57,7 +59,9 @@ struct Sampling<'k> {
 }
 
 impl<'k> Sampling<'k> {
+    /// Loads the parameters of the block's sequence.
     fn load(words: Ptr<'k, u32>) -> Self {
+        let words = of_sequence(words, word::COUNT as u32);
         let float = |index: usize| words.reinterpret::<f32>().load(index);
         Self {
             temperature: float(word::TEMPERATURE),
@@ -68,6 +72,11 @@ impl<'k> Sampling<'k> {
             draw: words.load(word::DRAW),
         }
     }
+}
+
+/// The row of the block's sequence in `rows`, `[sequences, width]`.
+fn of_sequence<'k, T: Scalar>(rows: Ptr<'k, T>, width: impl Arg<'k, u32>) -> Ptr<'k, T> {
+    rows.at(rows.kernel().ctaid_y().mul_wide(width))
 }
 
 /// Runs `body` with the first token of each vec4 of this thread in the block's chunk.

@@ -1,4 +1,7 @@
-//! Sampling of the next token from its logits.
+//! Sampling of the next token of each sequence from its logits.
+//!
+//! Operands have one row per sequence, `[sequences, …]`, except `sampled`. Each sequence is a y
+//! index of the grid.
 
 use crate::Signature;
 use crate::parameters::parameters;
@@ -33,15 +36,15 @@ pub mod word {
 parameters! {
     /// The parameters of [`SAMPLE_ADJUST`].
     pub struct SampleAdjustParameters {
-        /// `vocab` logits, read.
+        /// `[sequences, vocab]` logits, read.
         logits: pointer<f32>,
-        /// `vocab` marks, read: nonzero for tokens with a penalty.
+        /// `[sequences, vocab]` marks, read: nonzero for tokens with a penalty.
         seen: pointer<u32>,
-        /// The words of [`word`], read.
+        /// The words of [`word`] of each sequence, read.
         sampling: pointer<u32>,
-        /// `vocab` logits after the penalty, written.
+        /// `[sequences, vocab]` logits after the penalty, written.
         adjusted: pointer<f32>,
-        /// The maximum of each chunk, written.
+        /// `[sequences, chunks]`, written: the maximum of each chunk.
         maxima: pointer<f32>,
         /// Number of tokens.
         vocab: u32,
@@ -51,13 +54,13 @@ parameters! {
 parameters! {
     /// The parameters of [`SAMPLE_THRESHOLD`].
     pub struct SampleThresholdParameters {
-        /// `vocab` logits after the penalty, read.
+        /// `[sequences, vocab]` logits after the penalty, read.
         adjusted: pointer<f32>,
-        /// The maximum of each chunk, read.
+        /// `[sequences, chunks]`, read: the maximum of each chunk.
         maxima: pointer<f32>,
-        /// The words of [`word`], read.
+        /// The words of [`word`] of each sequence, read.
         sampling: pointer<u32>,
-        /// The bits of the maximum and the smallest sort key that is kept, written.
+        /// `[sequences, 2]`, written: the bits of the maximum and the smallest sort key that is kept.
         selection: pointer<u32>,
         /// Number of tokens.
         vocab: u32,
@@ -69,15 +72,15 @@ parameters! {
 parameters! {
     /// The parameters of [`SAMPLE_DRAW`].
     pub struct SampleDrawParameters {
-        /// `vocab` logits after the penalty, read.
+        /// `[sequences, vocab]` logits after the penalty, read.
         adjusted: pointer<f32>,
-        /// The bits of the maximum and the smallest sort key that is kept, read.
+        /// `[sequences, 2]`, read: the bits of the maximum and the smallest sort key that is kept.
         selection: pointer<u32>,
-        /// The words of [`word`], read.
+        /// The words of [`word`] of each sequence, read.
         sampling: pointer<u32>,
-        /// The best score of each chunk, written.
+        /// `[sequences, chunks]`, written: the best score of each chunk.
         scores: pointer<f32>,
-        /// The token of each of these scores, written.
+        /// `[sequences, chunks]`, written: the token of each of these scores.
         tokens: pointer<u32>,
         /// Number of tokens.
         vocab: u32,
@@ -87,13 +90,13 @@ parameters! {
 parameters! {
     /// The parameters of [`SAMPLE_PICK`].
     pub struct SamplePickParameters {
-        /// The best score of each chunk, read.
+        /// `[sequences, chunks]`, read: the best score of each chunk.
         scores: pointer<f32>,
-        /// The token of each of these scores, read.
+        /// `[sequences, chunks]`, read: the token of each of these scores.
         tokens: pointer<u32>,
-        /// The bits of the maximum and the smallest sort key that is kept, read.
+        /// `[sequences, 2]`, read: the bits of the maximum and the smallest sort key that is kept.
         selection: pointer<u32>,
-        /// The token and a status, written.
+        /// `[2, sequences]`, written: tokens, then statuses.
         sampled: pointer<u32>,
         /// Number of chunks.
         chunks: u32,
@@ -133,14 +136,16 @@ parameters! {
     pub struct MarkSeenTokensParameters {
         /// `n` tokens, read.
         tokens: pointer<u32>,
-        /// `vocab` marks, partly written.
+        /// `[vocab]` or `[n, vocab]` marks, partly written.
         seen: pointer<u32>,
         /// The number of tokens to mark, read; null for all.
         count: pointer<u32>,
         /// Number of tokens.
         n: u32,
-        /// Number of marks.
+        /// Marks of a row.
         vocab: u32,
+        /// Marks between the rows of successive tokens: 0 if all tokens share a row, or `vocab`.
+        row_stride: u32,
     }
 }
 

@@ -35,6 +35,13 @@ pub enum Problem {
         /// Elements per row.
         hidden: u32,
     },
+    /// Sampling from logits.
+    Sampling {
+        /// Chunks of the vocabulary.
+        chunks: u32,
+        /// Sequences, each with its own logits.
+        sequences: u32,
+    },
     /// A matrix product.
     Gemm(GemmProblem),
     /// Products of matrices with one vector.
@@ -182,6 +189,7 @@ impl Problem {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
+        problems.push(Self::Sampling { chunks: a, sequences: b });
         for softcap in [false, true] {
             let (head_blocks, split_blocks) = (a, b);
             problems.push(Self::Decode {

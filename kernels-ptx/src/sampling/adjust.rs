@@ -4,7 +4,7 @@ use retrograph_kernel_abi::sampling::{SAMPLE_ADJUST, SampleAdjustParameters, THR
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::{Sampling, for_each_chunk_vec4};
+use super::{Sampling, for_each_chunk_vec4, of_sequence};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
@@ -14,6 +14,9 @@ pub(super) fn entry() -> Entry {
         k.max_threads(THREADS);
         let SampleAdjustParameters { logits, seen, sampling, adjusted, maxima, vocab } =
             SampleAdjustParameters::declare(&mut Declarations(*k));
+        let [logits, adjusted] = [logits, adjusted].map(|rows| of_sequence(rows, vocab));
+        let seen = of_sequence(seen, vocab);
+        let maxima = of_sequence(maxima, k.nctaid_x());
 
         let penalty = Sampling::load(sampling).penalty;
         let vectors = aligned(&[logits, adjusted]);

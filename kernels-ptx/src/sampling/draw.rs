@@ -7,7 +7,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::weights::key;
-use super::{Sampling, for_each_chunk_vec4};
+use super::{Sampling, for_each_chunk_vec4, of_sequence};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::philox::{SAMPLING_DOMAIN, gumbel, philox};
 use crate::primitives::vec4::{Vec4, aligned};
@@ -18,6 +18,10 @@ pub(super) fn entry() -> Entry {
         k.max_threads(THREADS);
         let SampleDrawParameters { adjusted, selection, sampling, scores, tokens, vocab } =
             SampleDrawParameters::declare(&mut Declarations(*k));
+        let adjusted = of_sequence(adjusted, vocab);
+        let selection = of_sequence(selection, 2);
+        let scores = of_sequence(scores, k.nctaid_x());
+        let tokens = of_sequence(tokens, k.nctaid_x());
 
         let sampling_params = Sampling::load(sampling);
         let max = Value::<f32>::from_bits(selection.load(0));
@@ -57,6 +61,9 @@ pub(super) fn pick() -> Entry {
         k.max_threads(THREADS);
         let SamplePickParameters { scores, tokens, selection, sampled, chunks } =
             SamplePickParameters::declare(&mut Declarations(*k));
+        let scores = of_sequence(scores, chunks);
+        let tokens = of_sequence(tokens, chunks);
+        let selection = of_sequence(selection, 2);
 
         let best = Best::new(k);
         k.range(k.tid_x(), chunks, THREADS, |chunk| {
@@ -66,8 +73,9 @@ pub(super) fn pick() -> Entry {
         let max = Value::<f32>::from_bits(selection.load(0));
         let valid = max.is_finite() & token.ne(u32::MAX);
         k.when(k.tid_x().eq(0), || {
-            sampled.store(0, valid.select(token, 0));
-            sampled.store(1, valid.select(0u32, 1u32));
+            let (sequence, sequences) = (k.ctaid_y(), k.nctaid_y());
+            sampled.store(sequence, valid.select(token, 0));
+            sampled.store(sequences + sequence, valid.select(0u32, 1u32));
         });
     })
 }

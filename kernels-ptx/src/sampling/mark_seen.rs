@@ -1,5 +1,6 @@
-//! Marks the tokens of a prompt as seen, for the repetition penalty: `seen[tokens[i]] = 1` for i <
-//! count. Skips tokens outside the vocabulary.
+//! Marks tokens as seen, for the repetition penalty: `seen[i · row_stride + tokens[i]] = 1` for i <
+//! count. The tokens of a prompt share a row; the tokens of several sequences have one row each.
+//! Skips tokens outside the vocabulary.
 //!
 //! **Grid.** One thread per token; blocks of 128 threads in x.
 //!
@@ -20,7 +21,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 fn entry() -> Entry {
     Kernel::build(MARK_SEEN_TOKENS.entry(), |k| {
         k.max_threads(THREADS);
-        let MarkSeenTokensParameters { tokens, seen, count, n, vocab } =
+        let MarkSeenTokensParameters { tokens, seen, count, n, vocab, row_stride } =
             MarkSeenTokensParameters::declare(&mut Declarations(*k));
 
         let i = k.ctaid_x() * k.ntid_x() + k.tid_x();
@@ -31,6 +32,6 @@ fn entry() -> Entry {
         let token = tokens.load(i);
         k.return_if(token.ge(vocab));
         // Atomic, because concurrent plain stores to one address are a data race.
-        seen.atom_exch(token, k.constant(1));
+        seen.at(i.mul_wide(row_stride)).atom_exch(token, k.constant(1));
     })
 }

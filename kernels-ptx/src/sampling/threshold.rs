@@ -16,8 +16,8 @@ use retrograph_kernel_abi::sampling::{
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::Sampling;
 use super::weights::{key, value, warp_scan, warp_sum, weight};
+use super::{Sampling, of_sequence};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
@@ -34,6 +34,9 @@ pub(super) fn entry() -> Entry {
         k.max_threads(THREADS);
         let SampleThresholdParameters { adjusted, maxima, sampling, selection, vocab, chunks } =
             SampleThresholdParameters::declare(&mut Declarations(*k));
+        let adjusted = of_sequence(adjusted, vocab);
+        let maxima = of_sequence(maxima, chunks);
+        let selection = of_sequence(selection, 2);
 
         let sampling_params = Sampling::load(sampling);
         let max = k.var(f32::NEG_INFINITY);

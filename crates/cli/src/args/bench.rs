@@ -35,7 +35,7 @@ pub(crate) struct BenchArguments {
     #[arg(
         long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
         conflicts_with = "sizes",
-        value_parser = clap::value_parser!(u8).range(1..=8)
+        value_parser = clap::value_parser!(u8).range(1..=64)
     )]
     pub(crate) batch: u8,
     /// Sampling temperature for --decode, at least 0; 0 takes the most likely token. Top-k is 20

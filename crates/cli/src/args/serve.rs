@@ -27,7 +27,7 @@ pub(crate) struct ServeArguments {
     /// Requests that a model answers concurrently, 1 to 8. Each has its own KV cache.
     #[arg(
         long, value_name = "REQUESTS", default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=8)
+        value_parser = clap::value_parser!(u8).range(1..=64)
     )]
     pub(crate) batch: u8,
     /// Maximum number of waiting requests, up to 65536; further ones are refused.

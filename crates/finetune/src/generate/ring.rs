@@ -13,7 +13,7 @@ use crate::model::SAMPLED;
 /// Maximum steps in flight: one runs, and one waits in the stream.
 pub(super) const AHEAD: usize = 2;
 
-/// The words of each sequence: its token and its status.
+/// The token and the status of each sequence.
 pub(super) type Words = Vec<[u32; SAMPLED]>;
 
 #[derive(Debug)]
@@ -65,13 +65,15 @@ impl Ring {
         Ok(done?)
     }
 
-    /// Waits for the oldest copy. Returns its words, [`SAMPLED`] for each sequence, and the
-    /// milliseconds on the device since the copy before; `None` if nothing is in flight.
+    /// Waits for the oldest copy. Returns the words of each sequence, and the milliseconds on the
+    /// device since the copy before; `None` if nothing is in flight.
     pub(super) fn take(&mut self) -> Result<Option<(Words, Option<f32>)>> {
         let Some(slot) = self.in_flight.front() else { return Ok(None) };
         slot.copied.synchronize()?;
         let mut slot = self.in_flight.pop_front().expect("it was there a moment ago");
-        let words = slot.words.as_chunks().0.to_vec();
+        let (tokens, statuses) = slot.words.split_at(self.words / SAMPLED);
+        let words = std::iter::zip(tokens, statuses).map(|(token, status)| [*token, *status]);
+        let words = words.collect();
         let before = self.last.take();
         let elapsed = before.as_ref().map(|before| slot.copied.elapsed_ms(before)).transpose();
         // Keep the event for the next time difference; the slot gets the previous event.

@@ -26,7 +26,7 @@ const MIN_ROWS: usize = 16;
 /// Fewer rows take about as long as the next power of two.
 const MIN_ROWS_BETWEEN: usize = 384;
 /// Maximum sequences of a pass.
-const MAX_BATCH: usize = 8;
+const MAX_BATCH: usize = 64;
 /// Maximum attention scores of a prefill: 256 MiB.
 const MAX_SCORES: usize = 64 << 20;
 

@@ -145,10 +145,16 @@ impl GenerationWorkload {
                 unsafe { stream.memcpy_dtod(to, from, computed * word) }?;
             }
         }
-        for (to, from) in [(&self.seen, &prefilled.seen), (&self.sampled, &prefilled.sampled)] {
-            let to = of_sequence(to.address(), from.len());
+        let seen = of_sequence(self.seen.address(), prefilled.seen.len());
+        // SAFETY: as above.
+        unsafe { stream.memcpy_dtod(seen, prefilled.seen.address(), prefilled.seen.bytes()) }?;
+        // The token, then the status.
+        for part in 0..SAMPLED {
+            let to =
+                self.sampled.address() + ((part * self.sizes.batch() + sequence) * word) as u64;
+            let from = prefilled.sampled.address() + (part * word) as u64;
             // SAFETY: as above.
-            unsafe { stream.memcpy_dtod(to, from.address(), from.bytes()) }?;
+            unsafe { stream.memcpy_dtod(to, from, word) }?;
         }
         let (to, from) = (&self.dora_norms, &prefilled.dora_norms);
         if from.is_empty() {

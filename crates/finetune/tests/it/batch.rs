@@ -259,9 +259,9 @@ fn batch_sizes_that_cannot_be_decoded_are_refused() {
     let refused = |config: &TrainingConfig, batch| {
         GenerationPlan::new(&config.into(), options(batch, 16)).unwrap_err().to_string()
     };
-    for batch in [0, 9, usize::MAX] {
+    for batch in [0, 65, usize::MAX] {
         let error = refused(&config, batch);
-        assert_eq!(error, format!("batch is {batch}, but it must be from 1 to 8"));
+        assert_eq!(error, format!("batch is {batch}, but it must be from 1 to 64"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sampling of the next token on the device: repetition penalty, top-k, top-p and temperature.
+//! Sampling of the next token of each sequence on the device: repetition penalty, top-k, top-p and temperature.
 //!
 //! A token is drawn by the Gumbel-max trick: the largest sum of a scaled logit and a Gumbel number
 //! from Philox 4x32-10. Deterministic: the same seed and draw give the same token.
@@ -6,32 +6,43 @@
 use retrograph_kernel_abi::sampling::{self as abi, word};
 
 use crate::checks::Check;
-use crate::geometry::linear;
+use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::{Kernel, KernelError, Launch, Problem, View};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Applies the repetition penalty and finds the maximum of each chunk.
 pub static SAMPLE_ADJUST: Kernel =
     Kernel::new("sample_adjust", &abi::SAMPLE_ADJUST, |problem, _| {
-        problem.items().map(|chunks| linear(abi::SAMPLE_ADJUST.entry(), chunks, abi::THREADS))
+        per_chunk(abi::SAMPLE_ADJUST.entry(), problem)
     });
 
 /// Finds the smallest logit that top-k and top-p keep.
 pub static SAMPLE_THRESHOLD: Kernel =
     Kernel::new("sample_threshold", &abi::SAMPLE_THRESHOLD, |problem, _| {
-        let (entry, threads) = (abi::SAMPLE_THRESHOLD.entry(), abi::THRESHOLD_THREADS);
-        problem.items().map(|_| linear(entry, 1, threads))
+        per_sequence(abi::SAMPLE_THRESHOLD.entry(), problem, abi::THRESHOLD_THREADS)
     });
 
 /// Draws the best token of each chunk.
 pub static SAMPLE_DRAW: Kernel = Kernel::new("sample_draw", &abi::SAMPLE_DRAW, |problem, _| {
-    problem.items().map(|chunks| linear(abi::SAMPLE_DRAW.entry(), chunks, abi::THREADS))
+    per_chunk(abi::SAMPLE_DRAW.entry(), problem)
 });
 
 /// Picks the best token of all chunks.
 pub static SAMPLE_PICK: Kernel = Kernel::new("sample_pick", &abi::SAMPLE_PICK, |problem, _| {
-    problem.items().map(|_| linear(abi::SAMPLE_PICK.entry(), 1, abi::THREADS))
+    per_sequence(abi::SAMPLE_PICK.entry(), problem, abi::THREADS)
 });
+
+/// One block for each chunk of each sequence.
+fn per_chunk(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
+    let Problem::Sampling { chunks, sequences } = *problem else { return None };
+    Some(Dispatch { grid: [chunks, sequences, 1], ..linear(entry, chunks, abi::THREADS) })
+}
+
+/// One block for each sequence.
+fn per_sequence(entry: &'static str, problem: &Problem, threads: u32) -> Option<Dispatch> {
+    let Problem::Sampling { sequences, .. } = *problem else { return None };
+    Some(Dispatch { grid: [1, sequences, 1], ..linear(entry, 1, threads) })
+}
 
 /// Kernel of [`MarkSeenTokens`].
 pub static MARK_SEEN_TOKENS: Kernel =
@@ -86,50 +97,58 @@ impl SamplingParameters {
     }
 }
 
-/// The four launches that choose a token from logits, to be run in order.
+/// The four launches that choose a token for each sequence, to be run in order. A sequence has the
+/// same result alone and with others.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<B> {
-    /// `[vocab]`, read.
+    /// `[sequences, vocab]`, read.
     pub logits: View<B, f32>,
-    /// `[vocab]`, read: nonzero for tokens with a penalty.
+    /// `[sequences, vocab]`, read: nonzero for tokens with a penalty.
     pub seen: View<B, u32>,
-    /// `[SamplingParameters::LEN]`, read: [`SamplingParameters::words`].
+    /// `[sequences, SamplingParameters::LEN]`, read: [`SamplingParameters::words`].
     pub sampling: View<B, u32>,
-    /// `[vocab]`, written: the logits after the penalty.
+    /// `[sequences, vocab]`, written: the logits after the penalty.
     pub adjusted: View<B, f32>,
-    /// `[sample_chunks(vocab)]`, written: the maximum of each chunk.
+    /// `[sequences, sample_chunks(vocab)]`, written: the maximum of each chunk.
     pub maxima: View<B, f32>,
-    /// `[2]`, written: the bits of the maximum, and the smallest sort key that is kept.
+    /// `[sequences, 2]`, written: the bits of the maximum, and the smallest sort key that is kept.
     pub selection: View<B, u32>,
-    /// `[sample_chunks(vocab)]`, written: the best score of each chunk.
+    /// `[sequences, sample_chunks(vocab)]`, written: the best score of each chunk.
     pub scores: View<B, f32>,
-    /// `[sample_chunks(vocab)]`, written: the token with that score.
+    /// `[sequences, sample_chunks(vocab)]`, written: the token with that score.
     pub tokens: View<B, u32>,
-    /// `[2]`, written: the token and 0, or 0 and 1 if the greatest logit is not finite.
+    /// `[2, sequences]`, written: the tokens, then their statuses. The status is 0; if the greatest
+    /// logit is not finite, it is 1 and the token 0.
     pub sampled: View<B, u32>,
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
 }
 
 impl<B: Copy> Sample<B> {
     /// Checks the operands and describes the launches.
     ///
     /// # Errors
-    /// If the vocabulary is empty or too large, or a length does not match.
+    /// If the vocabulary is empty or too large, there are too many sequences, or a length does not
+    /// match.
     pub fn launches(self) -> Result<[Launch<B>; 4], KernelError> {
         let Self { logits, seen, sampling, adjusted, maxima, selection, .. } = self;
         let Self { scores, tokens, sampled, .. } = self;
         let check = Check(SAMPLE_ADJUST.name);
-        let vocab = check.at_most("vocab", logits.len(), MAX_VOCAB)?;
-        check.rule(vocab > 0, "the vocabulary must have at least one token", logits.len())?;
-        let count = sample_chunks(logits.len());
+        let vocab = check.at_most("vocab", self.vocab, MAX_VOCAB)?;
+        check.rule(vocab > 0, "the vocabulary must have at least one token", self.vocab)?;
+        let rows = logits.len() / self.vocab;
+        let sequences = check.at_most("sequences", rows, MAX_GRID_YZ)?;
+        let per_chunk = rows * sample_chunks(self.vocab);
+        check.length("logits", logits, rows * self.vocab)?;
         check.length("seen", seen, logits.len())?;
-        check.length("sampling", sampling, SamplingParameters::LEN)?;
+        check.length("sampling", sampling, rows * SamplingParameters::LEN)?;
         check.length("adjusted", adjusted, logits.len())?;
-        check.length("maxima", maxima, count)?;
-        check.length("selection", selection, 2)?;
-        check.length("scores", scores, count)?;
-        check.length("tokens", tokens, count)?;
-        check.length("sampled", sampled, 2)?;
-        let chunks = check.size("the number of chunks", count)?;
+        check.length("maxima", maxima, per_chunk)?;
+        check.length("selection", selection, rows * 2)?;
+        check.length("scores", scores, per_chunk)?;
+        check.length("tokens", tokens, per_chunk)?;
+        check.length("sampled", sampled, 2 * rows)?;
+        let chunks = check.size("the number of chunks", sample_chunks(self.vocab))?;
         let adjust = abi::SampleAdjustParameters::<ArgumentTypes<B>> {
             logits: Pointer::read(logits),
             seen: Pointer::read(seen),
@@ -161,8 +180,8 @@ impl<B: Copy> Sample<B> {
             sampled: Pointer::write(sampled),
             chunks,
         };
-        let launch =
-            |kernel, arguments| Launch { kernel, problem: Problem::Items(chunks), arguments };
+        let problem = Problem::Sampling { chunks, sequences };
+        let launch = |kernel, arguments| Launch { kernel, problem, arguments };
         Ok([
             launch(&SAMPLE_ADJUST, adjust.into_arguments()),
             launch(&SAMPLE_THRESHOLD, threshold.into_arguments()),
@@ -172,28 +191,34 @@ impl<B: Copy> Sample<B> {
     }
 }
 
-/// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are
-/// skipped.
+/// `seen[tokens[i]] = 1` for the first `count` tokens, or `seen[i][tokens[i]] = 1` with a row for
+/// each token. Tokens that are not in the vocabulary are skipped.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkSeenTokens<B> {
     /// `[n]`, read.
     pub tokens: View<B, u32>,
-    /// `[vocab]`, partly written.
+    /// `[vocab]` or `[n, vocab]`, partly written.
     pub seen: View<B, u32>,
     /// `[1]`, read: the number of tokens to mark; all if `None`.
     pub count: Option<View<B, u32>>,
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
 }
 
 impl<B: Copy> MarkSeenTokens<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If `count` does not have one element, or there are too many tokens.
+    /// If the length of `seen` does not match, `count` does not have one element, or there are too
+    /// many tokens.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { tokens, seen, count } = self;
+        let Self { tokens, seen, count, vocab } = self;
         let check = Check(MARK_SEEN_TOKENS.name);
         let n = check.size("the number of tokens", tokens.len())?;
-        let vocab = check.size("vocab", seen.len())?;
+        let row_stride = if seen.len() == vocab { 0 } else { vocab };
+        if row_stride > 0 {
+            check.length("seen", seen, check.product("n × vocab", &[tokens.len(), vocab])?)?;
+        }
         if let Some(count) = count {
             check.length("count", count, 1)?;
         }
@@ -202,7 +227,8 @@ impl<B: Copy> MarkSeenTokens<B> {
             seen: Pointer::update(seen),
             count: Pointer::read_optional(count),
             n,
-            vocab,
+            vocab: check.size("vocab", vocab)?,
+            row_stride: check.size("vocab", row_stride)?,
         };
         let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &MARK_SEEN_TOKENS, problem: Problem::Items(n), arguments })

@@ -22,28 +22,67 @@ struct Outcome {
     least: f32,
 }
 
-fn run(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> Outcome {
+/// A sequence to sample from.
+#[derive(Clone)]
+struct Row {
+    logits: Vec<f32>,
+    seen: Vec<u32>,
+    sampling: SamplingParameters,
+}
+
+/// Words before and after an output, which must not be written.
+const MARGIN: usize = 8;
+/// The words of outputs before the launches, and around them.
+const POISON: u32 = 0xdead_beef;
+
+/// The outputs of the launches for `rows`, as bits: a list for each operand.
+fn outputs(rows: &[Row]) -> [Vec<u32>; 6] {
     let device = Device::new();
-    let chunks = sample_chunks(logits.len());
-    let (selection, sampled) = (device.upload(&[9u32; 2]), device.upload(&[u32::MAX; 2]));
+    let vocab = rows[0].logits.len();
+    let (count, chunks) = (rows.len(), rows.len() * sample_chunks(vocab));
+    let seen: Vec<u32> = rows.iter().flat_map(|row| row.seen.clone()).collect();
+    let logits: Vec<f32> = rows.iter().flat_map(|row| row.logits.clone()).collect();
+    let sampling: Vec<u32> = rows.iter().flat_map(|row| row.sampling.words()).collect();
+    let integers = |len: usize| device.upload(&vec![POISON; len + 2 * MARGIN]);
+    let floats = |len: usize| device.upload(&vec![f32::from_bits(POISON); len + 2 * MARGIN]);
+    let integers = [2 * count, chunks, 2 * count].map(integers);
+    let floats = [logits.len(), chunks, chunks].map(floats);
+    let [selection, tokens, sampled] = integers.map(|it| it.slice(MARGIN..it.len() - MARGIN));
+    let [adjusted, maxima, scores] = floats.map(|it| it.slice(MARGIN..it.len() - MARGIN));
+    let (logits, seen) = (device.upload(&logits), device.upload(&seen));
+    let sampling = device.upload(&sampling);
     let sample = Sample {
-        logits: device.upload(logits),
-        seen: device.upload(seen),
-        sampling: device.upload(&sampling.words()),
-        adjusted: device.unwritten(logits.len()),
-        maxima: device.unwritten(chunks),
+        logits,
+        seen,
+        sampling,
+        adjusted,
+        maxima,
         selection,
-        scores: device.unwritten(chunks),
-        tokens: device.upload(&vec![u32::MAX; chunks]),
+        scores,
+        tokens,
         sampled,
+        vocab,
     };
     for launch in sample.launches().unwrap() {
         device.run(&launch);
     }
-    let key = device.download(selection)[1];
+    let bits = |view| device.download(view).into_iter().map(f32::to_bits).collect();
+    let [adjusted, maxima, scores] = floats.map(bits);
+    let [selection, tokens, sampled] = integers.map(|it| device.download(it));
+    [adjusted, maxima, scores, selection, tokens, sampled].map(|words: Vec<u32>| {
+        let (before, output) = words.split_at(MARGIN);
+        let (output, after) = output.split_at(output.len() - MARGIN);
+        assert!(before.iter().chain(after).all(|&word| word == POISON), "{before:x?} {after:x?}");
+        output.to_vec()
+    })
+}
+
+fn run(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> Outcome {
+    let row = Row { logits: logits.to_vec(), seen: seen.to_vec(), sampling };
+    let [_, _, _, selection, _, sampled] = outputs(&[row]);
+    let key = selection[1];
     let bits = if key >> 31 == 0 { !key } else { key ^ (1 << 31) };
     let least = if key == 0 { f32::NEG_INFINITY } else { f32::from_bits(bits) };
-    let sampled = device.download(sampled);
     Outcome { token: sampled[0] as usize, status: sampled[1], least }
 }
 
@@ -203,8 +242,94 @@ fn tokens_are_marked_once_and_others_not_at_all() {
     let seen = device.upload(&[0u32; 8]);
     let tokens = device.upload(&[3, 3, 8, u32::MAX, 0, 5, 6]);
     let count = device.upload(&[6u32]);
-    device.run(&MarkSeenTokens { tokens, seen, count: Some(count) }.launch().unwrap());
+    device.run(&MarkSeenTokens { tokens, seen, count: Some(count), vocab: 8 }.launch().unwrap());
     assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 0, 0]);
-    device.run(&MarkSeenTokens { tokens, seen, count: None }.launch().unwrap());
+    device.run(&MarkSeenTokens { tokens, seen, count: None, vocab: 8 }.launch().unwrap());
     assert_eq!(device.download(seen), [1, 0, 0, 1, 0, 1, 1, 0]);
+}
+
+#[test]
+fn sequences_are_sampled_as_alone() {
+    let mut data = Data::new("sampling of several sequences");
+    for (vocab, count) in [(1, 3), (1023, 5), (1025, 2), (1030, 64), (5000, 9)] {
+        let mut rows: Vec<_> = (0..count as u32)
+            .map(|row| Row {
+                logits: data.uniform(vocab, 6.0),
+                seen: data.tokens(vocab, 2),
+                sampling: SamplingParameters {
+                    temperature: [0.0, 0.7, 1.3][row as usize % 3],
+                    top_k: [0, 20, 1, 400][row as usize % 4],
+                    top_p: [1.0, 0.8, 0.95, 0.3, 1.0][row as usize % 5],
+                    repetition_penalty: [1.0, 1.2][row as usize % 2],
+                    seed: u64::from(row % 7) << 30,
+                    draw: row / 2,
+                },
+            })
+            .collect();
+        rows[1].logits[vocab / 2] = f32::NAN;
+        let together = outputs(&rows);
+        for (index, row) in rows.iter().enumerate() {
+            let alone = outputs(std::slice::from_ref(row));
+            let what = format!("sequence {index} of {count}, {vocab} tokens");
+            for (together, alone) in together[..5].iter().zip(&alone[..5]) {
+                let len = alone.len();
+                assert_eq!(together[index * len..(index + 1) * len], *alone, "{what}");
+            }
+            let [sampled, alone] = [&together[5], &alone[5]];
+            assert_eq!([sampled[index], sampled[count + index]], alone[..], "{what}");
+            assert_eq!(sampled[count + index], u32::from(index == 1), "{what}");
+        }
+        assert_eq!(together, outputs(&rows));
+    }
+}
+
+#[test]
+fn operands_that_do_not_match_are_refused_by_name() {
+    let device = Device::new();
+    let sample = Sample {
+        logits: device.unwritten(20),
+        seen: device.upload(&[0; 20]),
+        sampling: device.upload(&[0; 2 * SamplingParameters::LEN]),
+        adjusted: device.unwritten(20),
+        maxima: device.unwritten(2),
+        selection: device.upload(&[0; 4]),
+        scores: device.unwritten(2),
+        tokens: device.upload(&[0; 2]),
+        sampled: device.upload(&[0; 4]),
+        vocab: 10,
+    };
+    sample.launches().unwrap();
+    let one = device.upload(&[0u32; 1]);
+    let refused = |sample: Sample<_>| sample.launches().unwrap_err().to_string();
+    for (name, sample) in [
+        ("vocabulary", Sample { vocab: 0, ..sample }),
+        ("logits", Sample { vocab: 7, ..sample }),
+        ("seen", Sample { seen: one, ..sample }),
+        ("sampling", Sample { sampling: one, ..sample }),
+        ("maxima", Sample { maxima: device.unwritten(1), ..sample }),
+        ("selection", Sample { selection: one, ..sample }),
+        ("scores", Sample { scores: device.unwritten(1), ..sample }),
+        ("tokens", Sample { tokens: one, ..sample }),
+        ("sampled", Sample { sampled: one, ..sample }),
+        ("sequences", Sample { logits: device.unwritten(65_536), vocab: 1, ..sample }),
+    ] {
+        let error = refused(sample);
+        assert!(error.contains(name), "{name}: {error}");
+    }
+    let tokens = device.upload(&[0u32; 3]);
+    for len in [0, 8, 10, 13] {
+        let seen = device.upload(&vec![0u32; len]);
+        let error = MarkSeenTokens { tokens, seen, count: None, vocab: 4 }.launch().unwrap_err();
+        assert!(error.to_string().contains("seen"), "{error}");
+    }
+}
+
+#[test]
+fn the_token_of_each_sequence_is_marked_in_its_row() {
+    let device = Device::new();
+    let tokens = device.upload(&[2, 0, 5, u32::MAX, 4]);
+    let seen = device.upload(&[0u32; 25]);
+    device.run(&MarkSeenTokens { tokens, seen, count: None, vocab: 5 }.launch().unwrap());
+    let expected: Vec<u32> = (0..25).map(|at| [2, 5, 24].contains(&at).into()).collect();
+    assert_eq!(device.download(seen), expected);
 }

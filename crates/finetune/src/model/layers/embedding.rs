@@ -37,21 +37,10 @@ impl Embedding {
         tokens: Slice<u32>,
     ) -> Result<Slice<f32>> {
         builder.scope("embedding");
-        let out = builder.transient("out", tokens.len() * self.hidden);
-        self.gather(builder, tokens, out)?;
-        Ok(out)
-    }
-
-    /// Appends the rows of the table that belong to `tokens`, into `out`.
-    pub(in crate::model) fn gather(
-        &self,
-        builder: &mut Builder,
-        tokens: Slice<u32>,
-        out: Slice<f32>,
-    ) -> Result<()> {
-        builder.scope("embedding");
         let (Self { hidden, vocab, scale, .. }, table) = (*self, self.table.value);
-        builder.launch(Gather { tokens, table, out, hidden, vocab, scale }.launch())
+        let out = builder.transient("out", tokens.len() * hidden);
+        builder.launch(Gather { tokens, table, out, hidden, vocab, scale }.launch())?;
+        Ok(out)
     }
 
     /// Adds `grad_out`, the gradient of the embedded tokens, to the gradient of the table. A tied

@@ -4,7 +4,6 @@
 //! Both run the layers over a KV cache and end by sampling the next token. The token stays on the
 //! device for the next pass.
 
-use retrograph_kernels::Element;
 use retrograph_kernels::ops::{MarkSeenTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_runtime::{Pass, Slice};
 
@@ -18,7 +17,8 @@ use crate::model::sequences::Sequences;
 use crate::parameters::normed_weight;
 use crate::spec::ModelSpec;
 
-/// Words of [`GenerationPass::sampled`]: the token, and 1 if the logits were not finite.
+/// Words of a sequence in [`GenerationPass::sampled`]: the token, and 1 if the logits were not
+/// finite.
 pub const SAMPLED: usize = 2;
 
 /// The source of a pass's tokens.
@@ -62,7 +62,7 @@ pub struct GenerationPass {
     pub dora_norms: Option<Slice<f32>>,
     /// External, updated: `[batch, vocab]`, 1 for tokens of the sequence so far.
     pub seen: Slice<u32>,
-    /// External, updated: [`SAMPLED`] words of each sequence.
+    /// External, updated: `[SAMPLED, batch]`, the tokens of all sequences, then their statuses.
     pub sampled: Slice<u32>,
     /// External, written: `[batch, vocab]` logits of the next token.
     pub logits: Slice<f32>,
@@ -105,11 +105,7 @@ impl GenerationPass {
         let name = if batch == 1 { "next token" } else { "next tokens" };
         let mut parts = Parts::new(name, config, 1, cache)?;
         parts.keep_dora_norms(true);
-        let mut x = match batch {
-            1 => parts.embed(parts.sampled.slice(0..1), None)?,
-            _ => parts.embed_sampled(batch)?,
-        }
-        .into();
+        let mut x = parts.embed(parts.sampled.slice(0..batch), None)?.into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
             let next = model.layers.get(number + 1);
@@ -121,16 +117,9 @@ impl GenerationPass {
     }
 }
 
-/// The part of `all` that belongs to one sequence.
-fn of_sequence<T: Element>(all: Slice<T>, sequence: usize, batch: usize) -> Slice<T> {
-    let len = all.len() / batch;
-    all.slice(sequence * len..(sequence + 1) * len)
-}
-
 /// The resolved model of a pass, and the buffers that prefill and decode share.
 struct Parts {
     builder: Builder,
-    batch: usize,
     spec: ModelSpec,
     model: Model,
     cache: KvCache,
@@ -161,7 +150,6 @@ impl Parts {
         let dora_norms = None;
         Ok(Self {
             builder,
-            batch,
             spec,
             model,
             cache,
@@ -190,37 +178,37 @@ impl Parts {
         self.dora_norms = dora_norms.keep(pass, &magnitudes, computed);
     }
 
-    /// Appends the embedding of `tokens`; the control `count` is the number of tokens.
+    /// Appends the embedding of `tokens`, which are tokens of a prompt or one of each sequence. The
+    /// control `count` is the number of tokens.
     fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Slice<f32>> {
         let x = self.model.embedding.forward(&mut self.builder, tokens)?;
-        self.builder.launch(MarkSeenTokens { tokens, seen: self.seen, count }.launch())?;
-        Ok(x)
-    }
-
-    /// Appends the embedding of the token that was sampled last in each sequence.
-    fn embed_sampled(&mut self, batch: usize) -> Result<Slice<f32>> {
-        let x = self.builder.transient("x", batch * self.spec.hidden);
-        for sequence in 0..batch {
-            let tokens = of_sequence(self.sampled, sequence, batch).slice(0..1);
-            self.model.embedding.gather(
-                &mut self.builder,
-                tokens,
-                of_sequence(x, sequence, batch),
-            )?;
-            let seen = of_sequence(self.seen, sequence, batch);
-            self.builder.launch(MarkSeenTokens { tokens, seen, count: None }.launch())?;
-        }
+        let (seen, vocab) = (self.seen, self.spec.vocab);
+        self.builder.launch(MarkSeenTokens { tokens, seen, count, vocab }.launch())?;
         Ok(x)
     }
 
     /// Appends logits and sampling of the tokens after `x`, which ends the pass.
     fn sample(self, x: Residual, source: TokenSource) -> Result<GenerationPass> {
-        let Self { mut builder, batch, model, cache, tables, dora_norms, .. } = self;
+        let Self { mut builder, spec, model, cache, tables, dora_norms, .. } = self;
         let Self { sampling, seen, sampled, logits, .. } = self;
         model.head.next_tokens(&mut builder, x, logits)?;
-        for sequence in 0..batch {
-            let words = [seen, sampling, sampled].map(|all| of_sequence(all, sequence, batch));
-            sample(&mut builder, of_sequence(logits, sequence, batch), words)?;
+        builder.scope("sample");
+        let (vocab, batch) = (spec.vocab, logits.len() / spec.vocab);
+        let chunks = batch * sample_chunks(vocab);
+        let sample = Sample {
+            logits,
+            seen,
+            sampling,
+            adjusted: builder.transient("adjusted", logits.len()),
+            maxima: builder.transient("maxima", chunks),
+            selection: builder.pass.transient::<u32>("sample/selection", batch * 2),
+            scores: builder.transient("scores", chunks),
+            tokens: builder.pass.transient::<u32>("sample/tokens", chunks),
+            sampled,
+            vocab,
+        };
+        for launch in sample.launches()? {
+            builder.launch(Ok(launch))?;
         }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
@@ -239,31 +227,6 @@ impl Parts {
             logits,
         })
     }
-}
-
-/// Appends sampling of the next token.
-fn sample(
-    builder: &mut Builder,
-    logits: Slice<f32>,
-    [seen, sampling, sampled]: [Slice<u32>; 3],
-) -> Result<()> {
-    builder.scope("sample");
-    let chunks = sample_chunks(logits.len());
-    let sample = Sample {
-        logits,
-        seen,
-        sampling,
-        adjusted: builder.transient("adjusted", logits.len()),
-        maxima: builder.transient("maxima", chunks),
-        selection: builder.pass.transient::<u32>("sample/selection", 2),
-        scores: builder.transient("scores", chunks),
-        tokens: builder.pass.transient::<u32>("sample/tokens", chunks),
-        sampled,
-    };
-    for launch in sample.launches()? {
-        builder.launch(Ok(launch))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -303,18 +266,20 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_decoded_by_launches_of_all_and_sampled_concurrently() {
+    fn several_texts_are_decoded_and_sampled_by_launches_of_all() {
         let pass = |batch| {
             let cache = CacheConfig { batch, ..cache(256) };
             GenerationPass::decode(&config(Mode::Full), cache).unwrap().pass
         };
-        let (two, eight) = (pass(2), pass(8));
-        for (pass, batch) in [(&two, 2), (&eight, 8)] {
+        let (two, most) = (pass(2), pass(64));
+        for pass in [&two, &most] {
             assert_eq!(count(pass, &[&ops::FPROP]), 2 * 7 + 1);
             assert_eq!(count(pass, &[&ops::DECODE_ATTENTION]), 2);
-            assert_eq!(count(pass, &[&ops::SAMPLE_DRAW]), batch);
+            let once = [&ops::EMBEDDING, &ops::MARK_SEEN_TOKENS, &ops::SAMPLE_DRAW];
+            assert_eq!(once.map(|kernel| count(pass, &[kernel])), [1; 3]);
         }
-        assert_eq!(two.depth(), eight.depth());
+        assert_eq!(two.operations().len(), most.operations().len());
+        assert_eq!(two.depth(), most.depth());
     }
 
     #[test]
