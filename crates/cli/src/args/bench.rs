@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::bench::BenchStrategy;
 use retrograph_finetune::{
-    Adapter, DType, DeviceChoice, Error, F16Copies, Mode, ModelConfig, OptimizerConfig, Precision,
-    TrainingConfig, parse_dtype,
+    Adapter, DType, DeviceChoice, Error, F16Copies, GeneratorOptions, Mode, ModelConfig,
+    OptimizerConfig, Precision, TrainingConfig, parse_dtype,
 };
 
 use super::{CacheArguments, HUB_RANK, ModelArguments, one_to, up_to};
@@ -31,11 +31,11 @@ pub(crate) struct BenchArguments {
     /// capacity in tokens, for example 512x1024.
     #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
     pub(crate) decode: Vec<Size>,
-    /// Batch size of --decode: sequences generated together, 1 to 8.
+    /// Batch size of --decode: sequences generated together, 1 to 64.
     #[arg(
         long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
         conflicts_with = "sizes",
-        value_parser = clap::value_parser!(u8).range(1..=64)
+        value_parser = one_to::<u8>(GeneratorOptions::MAX_BATCH as u64)
     )]
     pub(crate) batch: u8,
     /// Sampling temperature for --decode, at least 0; 0 takes the most likely token. Top-k is 20

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use retrograph_finetune::GeneratorOptions;
 
-use super::{EngineArguments, parse_size, token_limit, up_to};
+use super::{EngineArguments, one_to, parse_size, token_limit, up_to};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
@@ -24,10 +25,10 @@ pub(crate) struct ServeArguments {
     /// Port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
-    /// Requests that a model answers concurrently, 1 to 8. Each has its own KV cache.
+    /// Requests that a model answers concurrently, 1 to 64. Each has its own KV cache.
     #[arg(
         long, value_name = "REQUESTS", default_value_t = 1,
-        value_parser = clap::value_parser!(u8).range(1..=64)
+        value_parser = one_to::<u8>(GeneratorOptions::MAX_BATCH as u64)
     )]
     pub(crate) batch: u8,
     /// Maximum number of waiting requests, up to 65536; further ones are refused.

@@ -398,10 +398,31 @@ fn concurrent_requests_have_the_same_answers_as_single_ones() {
         }
         assert_eq!(answer(&asked[0]), alone[0]);
     });
-    let line = ["serve", "--model", "model", "--device", "sim", "--batch", "9"];
+    let line = ["serve", "--model", "model", "--device", "sim", "--batch", "65"];
     let refused = run(&place, &line);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.err.contains("--batch") && refused.err.contains("1..=8"), "{}", refused.err);
+    assert!(refused.err.contains("--batch") && refused.err.contains("1..=64"), "{}", refused.err);
+}
+
+#[test]
+fn twelve_clients_have_the_same_answers_as_single_ones() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let server = Server::start(&place, &["--batch", "12", "--queue", "0", "--max-length", "64"]);
+    let asked: Vec<_> = (0..12)
+        .map(|seed| {
+            let drawn = json!({ "max_tokens": 4 + seed, "temperature": 1, "seed": seed });
+            with(drawn, json!({ "prompt": "of all the cats".repeat(1 + seed % 2) }))
+        })
+        .collect();
+    let answer = |asked: &Value| text(&server.answer("/v1/completions", asked)).to_owned();
+    let alone: Vec<_> = asked.iter().map(answer).collect();
+    assert_ne!(alone[0], alone[11]);
+    std::thread::scope(|scope| {
+        let answers: Vec<_> = asked.iter().map(|asked| scope.spawn(|| answer(asked))).collect();
+        let found: Vec<_> = answers.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(found, alone);
+    });
 }
 
 #[cfg(unix)]

@@ -32,7 +32,7 @@ pub struct DecodeBench {
     pub cache: Option<DType>,
     /// The strategies.
     pub strategies: Vec<BenchStrategy>,
-    /// Batch size: sequences that are generated together, 1 to 8, all with the same prompt.
+    /// Batch size: sequences that are generated together, 1 to 64, all with the same prompt.
     pub batch: usize,
     /// The sampling parameters.
     pub sampling: Sampling,

@@ -14,7 +14,7 @@ pub enum Reduce {
     Trained,
     /// The bytes of the weights.
     Model,
-    /// The maximum length of prompt and generated text.
+    /// The maximum length of prompt and generated text, or the texts that are generated together.
     Length,
 }
 
@@ -26,7 +26,9 @@ impl std::fmt::Display for Reduce {
             Self::Batch => "the sequences of a step or their length",
             Self::Trained => "the trained weights, with LoRA or a smaller model",
             Self::Model => "the weights, with bf16, quantization or a smaller model",
-            Self::Length => "the maximum length of prompt and generated text",
+            Self::Length => {
+                "the maximum length of prompt and generated text, or the number of texts"
+            }
         })
     }
 }

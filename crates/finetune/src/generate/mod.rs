@@ -24,7 +24,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A generator has one sequence at a time, a [`GenerationBatch`] up to eight. Beam search is not
+//! A generator has one sequence at a time, a [`GenerationBatch`] up to 64. Beam search is not
 //! supported.
 
 mod adapted;
@@ -59,15 +59,17 @@ use ring::Ring;
 use sizes::Sizes;
 use workload::GenerationWorkload;
 
-/// Options of a generator. Only the dtype of the KV cache changes the text.
+/// Options of a generator. The dtype of the KV cache changes the text; `batch` changes the order of
+/// sums.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GeneratorOptions {
     /// Maximum tokens of prompt and text together: the capacity of the KV cache, from 2 to
     /// [`GeneratorOptions::MAX_LENGTH`].
     pub max_length: usize,
-    /// Texts that a [`GenerationBatch`] generates together, from 1 to 8. Each has a KV cache of its
-    /// own.
+    /// Texts that a [`GenerationBatch`] generates together, from 1 to
+    /// [`GeneratorOptions::MAX_BATCH`]. Each has a KV cache of its own. Batches of 1, of 2 to 8, and
+    /// of more use different kernels, whose sums may differ in the last bits.
     pub batch: usize,
     /// The dtype of the KV cache, f32 or bf16; by default the dtype of matrix products. bf16 halves
     /// its memory, but rounds keys and values.
@@ -82,6 +84,9 @@ impl GeneratorOptions {
     /// The largest [`max_length`](Self::max_length). Models with many or large heads have a smaller
     /// limit.
     pub const MAX_LENGTH: usize = KvCacheShape::MAX_CAPACITY;
+
+    /// The largest [`batch`](Self::batch).
+    pub const MAX_BATCH: usize = 64;
 
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of matrix products, and an
     /// automatically chosen strategy.
@@ -140,7 +145,7 @@ impl Generator {
         let sizes = Sizes::new(config, capacity, cache_dtype)?;
         let several = match options.batch {
             1 => None,
-            batch => Some(verified(sizes.clone().with_batch(batch)?)?),
+            batch => Some(verified(sizes.clone().with_batch(config, batch)?)?),
         };
         let programs = verified(sizes)?;
         let (config, ring) = (*config, Ring::new(stream.context(), ring::AHEAD, 1)?);

@@ -93,7 +93,7 @@ impl GenerationPlan {
         let several = match options.batch {
             1 => None,
             batch => {
-                let sizes = sizes.with_batch(batch)?;
+                let sizes = sizes.with_batch(config, batch)?;
                 launched = launched.union(&sizes.requirements(config)?);
                 Some(sizes.describe(config, [1, capacity])?)
             }
@@ -150,8 +150,11 @@ impl GenerationPlan {
         let step = peak(&self.prompt).max(peak(&self.next)) + several;
         let verify = if self.options.verify { cache + step } else { 0 };
         let mut driver = DriverOverhead::default().with_code(&self.launched);
-        let buffers =
-            batches.flat_map(|batch| std::iter::repeat_n(batch * buffer, 2 * model.layers));
+        let marks = model.vocab * size_of::<f32>();
+        let buffers = batches.flat_map(|batch| {
+            let caches = std::iter::repeat_n(batch * buffer, 2 * model.layers);
+            caches.chain([batch * marks; 2])
+        });
         for bytes in buffers.chain([pooled_bytes(&all), step]) {
             driver = driver.with_allocation(bytes);
         }

@@ -5,6 +5,7 @@ use retrograph_kernels::ops::KvCacheShape;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
+use super::GeneratorOptions;
 use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
@@ -25,8 +26,6 @@ const MIN_ROWS: usize = 16;
 /// With fused attention, there are also prefills of this many rows, and of twice as many and so on.
 /// Fewer rows take about as long as the next power of two.
 const MIN_ROWS_BETWEEN: usize = 384;
-/// Maximum sequences of a pass.
-const MAX_BATCH: usize = 64;
 /// Maximum attention scores of a prefill: 256 MiB.
 const MAX_SCORES: usize = 64 << 20;
 
@@ -55,10 +54,7 @@ impl Sizes {
     /// If the cache of a layer, or a product over it, has more elements than the 32-bit sizes of
     /// the kernels.
     pub(super) fn new(config: &InferenceConfig, capacity: usize, dtype: DType) -> Result<Self> {
-        if let Some(rule) = violated(config, capacity) {
-            let (field, value) = ("max_length", capacity.to_string());
-            return Err(Error::InvalidConfig { field, value, rule });
-        }
+        require_sizes(config, capacity, 1)?;
         let powers = |from: usize, to: usize| {
             std::iter::successors(Some(from), |size| Some(size * 2)).take_while(move |&s| s < to)
         };
@@ -99,8 +95,9 @@ impl Sizes {
     /// Returns the sizes of programs that decode several sequences, without prefill.
     ///
     /// # Errors
-    /// If there are not 1 to [`MAX_BATCH`].
-    pub(super) fn with_batch(self, batch: usize) -> Result<Self> {
+    /// If there are not 1 to [`GeneratorOptions::MAX_BATCH`], or as [`Sizes::new`].
+    pub(super) fn with_batch(self, config: &InferenceConfig, batch: usize) -> Result<Self> {
+        const MAX_BATCH: usize = GeneratorOptions::MAX_BATCH;
         let invalid = || Error::InvalidConfig {
             field: "batch",
             value: batch.to_string(),
@@ -109,6 +106,7 @@ impl Sizes {
         if !(1..=MAX_BATCH).contains(&batch) {
             return Err(invalid());
         }
+        require_sizes(config, self.capacity, batch)?;
         let rows = Buckets::list([1]).map_err(|_| invalid())?;
         Ok(Self { rows, batch, ..self })
     }
@@ -201,8 +199,15 @@ impl Sizes {
     }
 }
 
+/// Checks that the buffers of `batch` sequences have sizes of 32 bits.
+fn require_sizes(config: &InferenceConfig, capacity: usize, batch: usize) -> Result<()> {
+    let (field, value) = ("max_length", capacity.to_string());
+    let rule = violated(config, capacity, batch);
+    rule.map_or(Ok(()), |rule| Err(Error::InvalidConfig { field, value, rule }))
+}
+
 /// The rule that a capacity violates.
-fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
+fn violated(config: &InferenceConfig, capacity: usize, batch: usize) -> Option<String> {
     let (model, most) = (&config.model, KvCacheShape::MAX_CAPACITY);
     if !(2..=most).contains(&capacity) {
         return Some(format!("from 2 to {most}: a token of the prompt and those that follow"));
@@ -212,7 +217,7 @@ fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
     let sizes = [
         ("keys of a layer", capacity, model.kv_width()),
         ("attention scores of a prompt", capacity, MIN_ROWS.saturating_mul(heads)),
-        ("partial sums of attention", shape.splits(), model.q_width()),
+        ("partial sums of attention", batch * shape.splits(), model.q_width()),
     ];
     let too_large = |&(_, positions, width): &(&str, usize, usize)| {
         u32::try_from(positions.saturating_mul(width)).is_err()
@@ -225,7 +230,7 @@ fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::{LoraConfig, ModelConfig, Precision, Preset};
-    use crate::generate::{GenerationPlan, GeneratorOptions};
+    use crate::generate::GenerationPlan;
 
     fn config() -> InferenceConfig {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
@@ -333,6 +338,19 @@ mod tests {
             let error = plan(heads, capacity).unwrap_err().to_string();
             assert!(error.starts_with(&format!("max_length is {capacity}, ")), "{error}");
         }
+    }
+
+    #[test]
+    fn partial_sums_of_a_batch_have_32_bit_sizes() {
+        // 1536 elements of queries in 2¹⁴ splits of 256 positions: at most 170 of them.
+        let sizes = |batch| sizes(1 << 22).with_batch(&config(), batch);
+        sizes(GeneratorOptions::MAX_BATCH).unwrap();
+        let wide = ModelConfig { heads: 48, ..config().model };
+        let wide = InferenceConfig { model: wide, ..config() };
+        let sizes = |batch| Sizes::new(&wide, 1 << 22, DType::F32)?.with_batch(&wide, batch);
+        sizes(42).unwrap();
+        let error = sizes(43).unwrap_err().to_string();
+        assert!(error.starts_with("max_length is 4194304, ") && error.contains("2^32"), "{error}");
     }
 
     #[test]

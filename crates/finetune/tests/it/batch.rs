@@ -1,16 +1,17 @@
 //! Batched generation: each sequence has the same tokens as alone.
 
+use retrograph_driver_sim::Config;
 use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Error, GatedActivation, GenerationPlan, GeneratorOptions, Mode, ModelConfig, Precision,
-    Request, Sampling, Source, TrainingConfig,
+    Error, GatedActivation, GenerationPlan, GeneratorOptions, InferenceConfig, Mode, ModelConfig,
+    Precision, Preset, Request, Sampling, Source, Stage, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Policy};
 use retrograph_test_support::with;
 
-use crate::device::device;
+use crate::device::{device, simulated};
 use crate::dora::DORA;
 use crate::generation::{
     generator_on, is_greedy, is_nearly_greedy, llama3, prompt, qwen3, windowed,
@@ -162,6 +163,105 @@ fn greedy_sequences_in_bf16_are_near_the_likeliest_tokens() {
     }
 }
 
+/// `count` requests with prompts and lengths of their own, so that sequences start and end at
+/// different steps. Every second one is greedy.
+fn many(count: usize) -> Vec<Asked> {
+    let of = |number: usize| {
+        let drawn = Sampling {
+            temperature: 0.9,
+            top_k: [0, 40][number / 2 % 2],
+            top_p: 0.95,
+            repetition_penalty: 1.2,
+            seed: number as u64,
+        };
+        let start = number * 11 % 200;
+        Asked {
+            prompt: prompt(start + 1 + number * 7 % 19).split_off(start),
+            max_tokens: 1 + number * 5 % 7,
+            sampling: if number.is_multiple_of(2) { Sampling::greedy() } else { drawn },
+            ends: Vec::new(),
+        }
+    };
+    (0..count).map(of).collect()
+}
+
+/// Runs requests on a batch of `slots` in two orders, and some of them alone. Greedy tokens are at
+/// most `slack` below the largest logit of the f64 model with the stored weights.
+fn many_are_as_alone(config: &TrainingConfig, cache: DType, slots: usize, slack: f64) {
+    let options = with(options(slots, 40), |it| it.cache = Some(cache));
+    let (asked, mut batch) = (many(slots + 3), batch(config, options));
+    let together = run(&mut batch, &asked);
+    let what = format!("{slots} slots, {:?}, cache {cache:?}", config.precision);
+    let backwards: Vec<_> = asked.iter().rev().cloned().collect();
+    let mut found = run(&mut batch, &backwards);
+    found.reverse();
+    assert_eq!(found, together, "{what}, in reverse order");
+    for number in [0, slots / 2, slots - 1, slots + 2] {
+        let alone = run(&mut batch, &asked[number..=number]).remove(0);
+        assert_eq!(alone, together[number], "{what}: sequence {number}");
+    }
+    for (one, sequence) in asked.iter().zip(&together) {
+        assert_eq!(sequence.len(), one.max_tokens, "{what}");
+        if one.sampling == Sampling::greedy() {
+            is_nearly_greedy(config, &one.prompt, sequence, slack);
+        }
+    }
+    assert_eq!(batch.generator().jit_after_warm(), 0, "{what}");
+}
+
+#[test]
+fn more_than_eight_sequences_in_f32_have_the_same_tokens_as_alone() {
+    for (mode, slots, cache) in [
+        (Mode::Full, 9, DType::F32),
+        (LORA, 16, DType::F32),
+        (LORA, 33, DType::Bf16),
+        (Mode::Frozen, 64, DType::F32),
+    ] {
+        let slack = if cache == DType::F32 { 1e-5 } else { 0.02 };
+        many_are_as_alone(&config(mode), cache, slots, slack);
+    }
+}
+
+/// A model whose rows are whole blocks of NF4, so that products use multistage kernels.
+fn wide(mode: Mode, precision: Precision) -> TrainingConfig {
+    let config = TrainingConfig { precision, ..config(mode) };
+    let model = ModelConfig { hidden: 64, intermediate: 128, ..config.model };
+    TrainingConfig { model, ..config }
+}
+
+#[test]
+fn more_than_eight_sequences_in_bf16_have_the_same_tokens_as_alone() {
+    for (mode, slots, cache) in [
+        (LORA, 9, DType::Bf16),
+        (Mode::Frozen, 16, DType::Bf16),
+        (Mode::Frozen, 33, DType::F32),
+        (LORA, 64, DType::Bf16),
+    ] {
+        many_are_as_alone(&wide(mode, Precision::BF16), cache, slots, 0.05);
+    }
+}
+
+#[test]
+fn more_than_eight_sequences_in_nf4_have_the_same_tokens_as_alone() {
+    for (precision, slots, cache) in [
+        (Precision::BF16.nf4(true), 9, DType::Bf16),
+        (Precision::F32.nf4(false), 16, DType::F32),
+        (Precision::BF16.nf4(true), 33, DType::Bf16),
+    ] {
+        let slack = if precision.dtype == DType::F32 { 1e-4 } else { 0.05 };
+        many_are_as_alone(&wide(LORA, precision), cache, slots, slack);
+    }
+}
+
+#[test]
+fn more_than_eight_sequences_have_the_bits_of_eager_steps() {
+    let mut options = options(33, 40);
+    options.verify = true;
+    let mut batch = batch(&wide(LORA, Precision::BF16), options);
+    run(&mut batch, &many(35));
+    assert!(batch.generator().verified_steps() > 35);
+}
+
 #[test]
 fn a_batch_of_one_is_the_generator() {
     let (asked, config) = (asked(), config(LORA));
@@ -290,6 +390,43 @@ fn a_text_without_logits_ends_and_says_where() {
 }
 
 #[test]
+fn a_text_without_logits_leaves_the_others_as_they_are() {
+    let bad = 255;
+    let mut config = wide(Mode::Frozen, Precision::BF16);
+    config.model.tie_word_embeddings = false;
+    let mut values = |parameter: &Parameter| {
+        let mut values = weights(parameter);
+        if parameter.name == "model.embed_tokens.weight" {
+            values[bad * config.model.hidden] = f32::NAN;
+        }
+        Ok(values)
+    };
+    let plan = GenerationPlan::new(&(&config).into(), options(12, 40)).unwrap();
+    let source = Source::Values(&mut values);
+    let generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let mut batch = GenerationBatch::new(generator).unwrap();
+    let mut events = |asked: &[Asked]| {
+        let slots: Vec<_> = asked.iter().map(|one| batch.start(&one.request()).unwrap()).collect();
+        let mut events: Vec<_> = asked.iter().map(|_| Vec::new()).collect();
+        while batch.is_active() {
+            for Advance { slot, event } in batch.step().unwrap() {
+                events[slots.iter().position(|used| *used == slot).unwrap()].push(event);
+            }
+        }
+        events
+    };
+    let mut asked = many(12);
+    for one in &mut asked {
+        one.prompt.retain(|token| *token != bad as u32);
+        one.prompt.push(1);
+    }
+    let mut expected = events(&asked);
+    asked[5].prompt = vec![9, bad as u32, 7];
+    expected[5] = vec![Event::NotFinite { position: 3 }];
+    assert_eq!(events(&asked), expected);
+}
+
+#[test]
 fn all_memory_of_a_batch_is_planned() {
     let config = config(LORA);
     let mut options = options(3, 300);
@@ -302,4 +439,26 @@ fn all_memory_of_a_batch_is_planned() {
     run(&mut batch, &[Asked { max_tokens: 4, ..long }]);
     let (planned, taken) = (need.cache + need.step, batch.generator().bytes());
     assert!(taken >= need.cache && taken <= planned + planned / 4, "{taken} of {planned}");
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused_before_anything_is_uploaded() {
+    let config = InferenceConfig::frozen(Preset::Qwen25Half.model(), Precision::F32);
+    let fits = |batch| {
+        let need = GenerationPlan::new(&config, options(batch, 4096)).unwrap().memory();
+        need.total() + need.driver.total()
+    };
+    // Most of a batch is its caches.
+    let [eight, most] = [8, GeneratorOptions::MAX_BATCH].map(fits);
+    let caches = 56 * 2 * 24 * 4096 * 128 * 4;
+    assert!(most - eight > caches && most - eight < caches + caches / 8, "{eight} {most}");
+    let device = simulated(with(Config::default(), |it| it.memory_bytes = eight as u64));
+    let plan = GenerationPlan::new(&config, options(64, 4096)).unwrap();
+    let mut uploaded = false;
+    let started = plan.start(&device.modules(), Source::Seed, &mut |stage| {
+        uploaded |= matches!(stage, Stage::Uploading { .. });
+    });
+    let error = started.unwrap_err();
+    assert!(!uploaded && matches!(error, Error::OutOfMemory { .. }), "{error}");
+    assert!(error.to_string().contains("or the number of texts"), "{error}");
 }

@@ -10,7 +10,7 @@ use retrograph_finetune::{
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_runtime::{BuildOptions, Policy};
-use retrograph_test_support::with;
+use retrograph_test_support::{numbers, with};
 
 use crate::device::device;
 use crate::golden::{config, distance, weights};
@@ -70,6 +70,21 @@ pub(crate) fn prompt(len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (i * i + 7 * i + 3) % 256).collect()
 }
 
+/// The values of a parameter as a model in `precision` stores them.
+fn stored(precision: Precision, parameter: &Parameter) -> Vec<f32> {
+    let values = weights(parameter);
+    let bf16 = precision.dtype == Precision::BF16.dtype;
+    if precision.quantize.is_some() && parameter.name.contains("_proj.weight") {
+        let quantized = nf4::quantize(&values).unwrap();
+        let nested = Nested::new(&quantized.absmax).scales();
+        let scales = if bf16 { nested } else { quantized.absmax };
+        return nf4::dequantize(&quantized.codes, &scales, values.len());
+    }
+    let rounded = |value| half::bf16::from_f32(value).to_f32();
+    let matrix = bf16 && parameter.shape.len() == 2;
+    if matrix { values.into_iter().map(rounded).collect() } else { values }
+}
+
 /// Each token is the likeliest one by a model without a KV cache.
 pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
     is_nearly_greedy(config, prompt, text, 1e-5);
@@ -79,7 +94,7 @@ pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
 pub(crate) fn is_nearly_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32], slack: f64) {
     let all: Weights = inventory(&config.model, config.mode)
         .iter()
-        .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))
+        .map(|one| (one.name.clone(), numbers::doubles(&stored(config.precision, one))))
         .collect();
     let reference = Reference { config, weights: &all };
     let whole = [prompt, text].concat();
@@ -189,24 +204,9 @@ fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -
 #[test]
 fn weights_of_fewer_bits_give_the_same_results_as_their_values_in_f32() {
     let config = config(Mode::Frozen);
-    let linear = |name: &str| name.contains("_proj.weight");
-    let rounded = |values: Vec<f32>| -> Vec<f32> {
-        values.into_iter().map(|value| half::bf16::from_f32(value).to_f32()).collect()
-    };
     for precision in [Precision::BF16, Precision::F32.nf4(false), Precision::BF16.nf4(true)] {
         let bf16 = precision.dtype == Precision::BF16.dtype;
-        let values = |parameter: &Parameter| {
-            let values = weights(parameter);
-            if precision.quantize.is_some() && linear(&parameter.name) {
-                let quantized = nf4::quantize(&values).unwrap();
-                let nested = Nested::new(&quantized.absmax).scales();
-                let scales = if bf16 { nested } else { quantized.absmax };
-                return nf4::dequantize(&quantized.codes, &scales, values.len());
-            }
-            let matrix = bf16 && parameter.shape.len() == 2;
-            if matrix { rounded(values) } else { values }
-        };
-        let expected = logits_of(&config, &values);
+        let expected = logits_of(&config, &|parameter: &Parameter| stored(precision, parameter));
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
         let found = logits_of(&TrainingConfig { precision, ..config }, &weights);
         let error = distance(&found, &expected);
