@@ -60,7 +60,7 @@ parameters! {
         maxima: pointer<f32>,
         /// The words of [`word`] of each sequence, read.
         sampling: pointer<u32>,
-        /// `[sequences, 2]`, written: the bits of the maximum and the smallest sort key that is kept.
+        /// `[sequences, 2]`, written: the bits of the maximum, the smallest sort key that is kept.
         selection: pointer<u32>,
         /// Number of tokens.
         vocab: u32,

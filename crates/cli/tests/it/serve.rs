@@ -407,7 +407,7 @@ fn concurrent_requests_have_the_same_answers_as_single_ones() {
 #[test]
 fn twelve_clients_have_the_same_answers_as_single_ones() {
     let place = Place::new();
-    write_model(&place, 256);
+    write_endless_model(&place);
     let server = Server::start(&place, &["--batch", "12", "--queue", "0", "--max-length", "64"]);
     let asked: Vec<_> = (0..12)
         .map(|seed| {

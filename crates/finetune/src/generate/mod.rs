@@ -59,8 +59,7 @@ use ring::Ring;
 use sizes::Sizes;
 use workload::GenerationWorkload;
 
-/// Options of a generator. The dtype of the KV cache changes the text; `batch` changes the order of
-/// sums.
+/// Options of a generator. Only the dtype of the KV cache and `batch` change the text.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GeneratorOptions {
@@ -68,8 +67,8 @@ pub struct GeneratorOptions {
     /// [`GeneratorOptions::MAX_LENGTH`].
     pub max_length: usize,
     /// Texts that a [`GenerationBatch`] generates together, from 1 to
-    /// [`GeneratorOptions::MAX_BATCH`]. Each has a KV cache of its own. Batches of 1, of 2 to 8, and
-    /// of more use different kernels, whose sums may differ in the last bits.
+    /// [`GeneratorOptions::MAX_BATCH`]. Each has a KV cache of its own. Batches of 1, of 2 to 8 and
+    /// of more use different kernels, whose sums differ in the last bits.
     pub batch: usize,
     /// The dtype of the KV cache, f32 or bf16; by default the dtype of matrix products. bf16 halves
     /// its memory, but rounds keys and values.
@@ -86,7 +85,7 @@ impl GeneratorOptions {
     pub const MAX_LENGTH: usize = KvCacheShape::MAX_CAPACITY;
 
     /// The largest [`batch`](Self::batch).
-    pub const MAX_BATCH: usize = 64;
+    pub const MAX_BATCH: usize = sizes::MAX_BATCH;
 
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of matrix products, and an
     /// automatically chosen strategy.

@@ -5,7 +5,6 @@ use retrograph_kernels::ops::KvCacheShape;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use super::GeneratorOptions;
 use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
@@ -26,6 +25,8 @@ const MIN_ROWS: usize = 16;
 /// With fused attention, there are also prefills of this many rows, and of twice as many and so on.
 /// Fewer rows take about as long as the next power of two.
 const MIN_ROWS_BETWEEN: usize = 384;
+/// Maximum sequences of a pass.
+pub(super) const MAX_BATCH: usize = 64;
 /// Maximum attention scores of a prefill: 256 MiB.
 const MAX_SCORES: usize = 64 << 20;
 
@@ -95,9 +96,8 @@ impl Sizes {
     /// Returns the sizes of programs that decode several sequences, without prefill.
     ///
     /// # Errors
-    /// If there are not 1 to [`GeneratorOptions::MAX_BATCH`], or as [`Sizes::new`].
+    /// If there are not 1 to [`MAX_BATCH`], or as [`Sizes::new`].
     pub(super) fn with_batch(self, config: &InferenceConfig, batch: usize) -> Result<Self> {
-        const MAX_BATCH: usize = GeneratorOptions::MAX_BATCH;
         let invalid = || Error::InvalidConfig {
             field: "batch",
             value: batch.to_string(),
@@ -230,7 +230,7 @@ fn violated(config: &InferenceConfig, capacity: usize, batch: usize) -> Option<S
 mod tests {
     use super::*;
     use crate::config::{LoraConfig, ModelConfig, Precision, Preset};
-    use crate::generate::GenerationPlan;
+    use crate::generate::{GenerationPlan, GeneratorOptions};
 
     fn config() -> InferenceConfig {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
@@ -342,10 +342,10 @@ mod tests {
 
     #[test]
     fn partial_sums_of_a_batch_have_32_bit_sizes() {
-        // 1536 elements of queries in 2¹⁴ splits of 256 positions: at most 170 of them.
+        // 2¹⁴ splits of 256 positions, of 1536 elements each, or 6144.
         let sizes = |batch| sizes(1 << 22).with_batch(&config(), batch);
-        sizes(GeneratorOptions::MAX_BATCH).unwrap();
-        let wide = ModelConfig { heads: 48, ..config().model };
+        sizes(MAX_BATCH).unwrap();
+        let wide = ModelConfig { heads: 48, head_dim: Some(128), ..config().model };
         let wide = InferenceConfig { model: wide, ..config() };
         let sizes = |batch| Sizes::new(&wide, 1 << 22, DType::F32)?.with_batch(&wide, batch);
         sizes(42).unwrap();

@@ -1,4 +1,5 @@
-//! Sampling of the next token of each sequence on the device: repetition penalty, top-k, top-p and temperature.
+//! Sampling of the next token of each sequence on the device: repetition penalty, top-k, top-p and
+//! temperature.
 //!
 //! A token is drawn by the Gumbel-max trick: the largest sum of a scaled logit and a Gumbel number
 //! from Philox 4x32-10. Deterministic: the same seed and draw give the same token.
