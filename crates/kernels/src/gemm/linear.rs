@@ -2,6 +2,8 @@
 //!
 //! Weights are `[outputs, inputs]`, as in checkpoints.
 
+use retrograph_kernel_abi::gemm as abi;
+
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, WGRAD_KERNELS};
 use super::launch::Gemm;
 use crate::checks::Check;
@@ -19,12 +21,12 @@ pub struct GemmShape {
     pub outputs: usize,
 }
 
-/// Minimum rows for which bf16 activations are faster: a quarter of the smallest multistage tile.
-const MIN_MULTISTAGE_ROWS: usize = 16;
+/// Minimum rows for which bf16 activations are faster. Every tile computes 9 to 15 rows as 16.
+const MIN_MULTISTAGE_ROWS: usize = abi::SKINNY_MAX_ROWS as usize + 1;
 
 impl GemmShape {
     /// Whether bf16 products with weights of type `weights` are faster with x and dy in bf16, which
-    /// multistage kernels need. True if the weights are bf16 or NF4, there are at least 16 rows,
+    /// multistage kernels need. True if the weights are bf16 or NF4, there are at least nine rows,
     /// and the row lengths allow copies of 16 bytes.
     pub fn prefers_bf16_activations(self, weights: DType) -> bool {
         let Self { rows, inputs, outputs } = self;

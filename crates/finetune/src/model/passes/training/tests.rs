@@ -35,7 +35,7 @@ fn kernels_of_a_large_step_round_their_outputs_to_bf16() {
         let config = TrainingConfig { precision, batch: 1, seq, ..config(mode) };
         StepPass::new(&config, StepOptions::default()).unwrap()
     };
-    let (large, small) = (step(16), step(15));
+    let (large, small) = (step(9), step(8));
     let layers = Preset::Tiny.model().layers;
     // Forward and backward, and the logits.
     assert_eq!(count(&large.pass, &MULTISTAGE), 2 * (7 * layers + 1));
