@@ -226,8 +226,8 @@ parameters! {
 }
 
 /// The box of 16-bit tensor maps of [`GemmTensorMaps`]: elements per row, and rows. It is the same
-/// for every operand and tile, except for the rows of a, so a map does not depend on the tile. A row
-/// is 128 bytes, as the 128-byte swizzle requires.
+/// for every operand and tile, except that a may have fewer rows, so a map does not depend on the
+/// tile. A row is 128 bytes, as the 128-byte swizzle requires.
 pub const TENSOR_MAP_BOX: BoxSizes = [64, 64];
 /// The box of the tensor map of c in f32.
 pub const TENSOR_MAP_BOX_F32: BoxSizes = [32, 64];

@@ -87,8 +87,8 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Costs of tiles with tensor maps are fitted to
 /// benchmarks (docs/hardware/2026-11-26-tiles). Large tiles in clusters cost 4 % less than
 /// measured, because clusters save power. The other costs are measurements
-/// (docs/hardware/2026-11-22-decoding-between-products). The overheads of the first three include the
-/// sum in the cluster (docs/hardware/2026-11-30-cluster-split-k).
+/// (docs/hardware/2026-11-22-decoding-between-products). The overheads of the first three include
+/// the sum in the cluster (docs/hardware/2026-11-30-cluster-split-k).
 const MULTISTAGE_BF16_COSTS: [TileCost; 14] = [
     measured(290, 2400),
     measured(290, 2200),

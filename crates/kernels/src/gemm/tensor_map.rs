@@ -40,7 +40,8 @@ fn matrix_map<B: Copy>(
     tensor_map(GemmSizes::single([rows, columns, 0]), operand, rows, row_sizes, box_rows)
 }
 
-/// The tensor map of an operand with boxes of `box_rows` rows; `None` if it is empty, its rows are not vectorizable, or its planes are not a single stride apart.
+/// The tensor map of an operand with boxes of `box_rows` rows; `None` if it is empty, its rows are
+/// not vectorizable, or its planes are not a single stride apart.
 pub(super) fn tensor_map<B: Copy>(
     sizes: GemmSizes,
     Operand { view, strides }: Operand<B>,
