@@ -27,15 +27,16 @@
 //!
 //! **Grid.** x: one block per tile of c, or persistent blocks. Tiles are numbered along M
 //! first, so that concurrent blocks share their columns of b. z: batches and heads. In some
-//! configurations, groups of threads multiply slices of each stage along K in parallel (sliced-K);
-//! the epilogue adds the slices. Split-K is a launch with one plane per split; [`split_k_sum`] adds
+//! configurations, groups of threads multiply slices of each stage along K in parallel (sliced-K),
+//! and the epilogue adds the slices; in others, the blocks of a cluster multiply ranges of K, and
+//! one of them adds the ranges. Split-K is a launch with one plane per split; [`split_k_sum`] adds
 //! the planes.
 //!
 //! **Row limit.** A limit in device memory ends the tiles along M; see
 //! [`GemmRowLimitParameters`](retrograph_kernel_abi::gemm::GemmRowLimitParameters).
 //!
 //! **Determinism.** An element of c accumulates fused multiply-adds, or tensor-core products, in
-//! the order of r and l; slices are added in ascending order. Edges are padded with zeros. The
+//! the order of r and l; slices, and ranges of a cluster, are added in ascending order. Edges are padded with zeros. The
 //! order depends only on the tile configuration, which depends only on sizes, dtypes, concurrency
 //! and target.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Both depend on sizes, dtypes, alignment and concurrency; the tile also depends on whether the
 //! target has `wgmma`. [`gemm`](super) documents which tiles add in the same order. Only tiles
-//! without sliced-K may be missing on some SM target.
+//! without sliced-K, and tiles that split K in a cluster, may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
     CLUSTER_SPLIT_K_TILES, Epilogue, GLU, GLU_BACKWARD, GemmImage, IMAGES, Layout, MMA_SYNC,

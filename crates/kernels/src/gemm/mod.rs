@@ -16,7 +16,8 @@
 //! Both follow from sizes, dtypes, alignment and the number of concurrent launches
 //! ([`Launch::concurrent`](crate::Launch::concurrent)); the tile also follows from the SM target.
 //! On one target, all tiles with the same arithmetic (FMA, `tf32x3`, bf16 or split f16) and without
-//! sliced-K add the contraction in the same order. Each tile with sliced-K has its own order.
+//! sliced-K or split-K in a cluster add the contraction in the same order. The others have orders
+//! of their own.
 //!
 //! f32 products on tensor cores split each operand into two tf32 values (Ootomo and Yokota, arXiv
 //! 2203.03341). Products of matrices that are already split ([`SplitMatrix`]) take half the time;
