@@ -63,8 +63,8 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     let name = cursor.name("an instruction")?;
     let opcode = Opcode::from_text(name).ok_or_else(|| unknown_opcode(at, name))?;
     let (mut modifiers, mut types) = (Modifiers::NONE, Vec::new());
-    // Whether all modifiers so far are part of the name.
-    let mut in_name = true;
+    // Whether all modifiers so far are part of the name, and the last one of them.
+    let (mut in_name, mut last) = (true, None);
     while let Token::Dotted(word) = cursor.peek() {
         let at = cursor.position();
         let joined = joined(cursor, opcode);
@@ -72,11 +72,11 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
         let modifier = joined.or_else(single);
         if let Some(modifier) = modifier {
             let is_bound = opcode.binds(modifier);
-            if is_bound && !in_name {
+            if is_bound && !(in_name && last < Some(modifier)) {
                 let expected = format!("`.{word}` right after `{opcode}`");
                 return Err(ParseError::new(at, format!("`.{word}`"), expected));
             }
-            in_name &= is_bound;
+            (in_name, last) = (in_name && is_bound, Some(modifier));
             if !modifiers.insert(modifier) {
                 let found = format!("`.{word}` again");
                 return Err(ParseError::new(at, found, "each modifier once"));

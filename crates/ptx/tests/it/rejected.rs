@@ -66,6 +66,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("add.f16 %h1, %h2;", "2 operands"),
     ("barrier.relaxed.cluster.arrive;", "right after `barrier`"),
     ("barrier.cluster.relaxed.arrive;", "right after `barrier`"),
+    ("barrier.arrive.cluster.release;", "right after `barrier`"),
     ("dp2a.u32.u32.lo %r1, %r2, %r3, %r4;", "right after `dp2a`"),
     ("elect.sync %r1, -1;", "a predicate"),
     ("ld.shared.f32 %f1, [%r1-4];", "`]`"),
