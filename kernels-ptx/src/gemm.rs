@@ -36,9 +36,9 @@
 //! [`GemmRowLimitParameters`](retrograph_kernel_abi::gemm::GemmRowLimitParameters).
 //!
 //! **Determinism.** An element of c accumulates fused multiply-adds, or tensor-core products, in
-//! the order of r and l; slices, and ranges of a cluster, are added in ascending order. Edges are padded with zeros. The
-//! order depends only on the tile configuration, which depends only on sizes, dtypes, concurrency
-//! and target.
+//! the order of r and l; slices, and ranges of a cluster, are added in ascending order. Edges are
+//! padded with zeros. The order depends only on the tile configuration, which depends only on
+//! sizes, dtypes, concurrency and target.
 //!
 //! **Limits.** Indices of elements within a plane are 32-bit; addresses of planes are 64-bit.
 
