@@ -3,10 +3,10 @@
 //!
 //! A block computes tiles of 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, one
 //! tile after the other ([`tile_scheduler`]). With heads of 256 elements a tile has 64 keys, and
-//! one gradient per warpgroup. The rows stay in shared memory, while the block loops over pairs of
-//! tiles (keys and values, or queries and gradients of the output), which alternate in a pipeline of
-//! stages. Probabilities and score gradients stay in registers, as the left operand of the next
-//! product.
+//! one gradient per warpgroup. The rows stay in shared memory, while the block loops over pairs
+//! of tiles (keys and values, or queries and gradients of the output), which alternate in a
+//! pipeline of stages. Probabilities and score gradients stay in registers, as the left operand of
+//! the next product.
 //!
 //! **Copies.** A warp of the second warpgroup starts them, since that warpgroup runs after the
 //! first. There is no producer warp: with one, an SM sub-partition would hold three warps, and each

@@ -19,9 +19,9 @@ use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, SmTarget, Ten
 /// Two blocks on each SM.
 const MIN_BLOCKS: usize = 2 * SMS as usize;
 
-/// One block per plane and tile of tokens, and one more for tokens that may start inside a tile;
-/// or one persistent block per SM. Launches with tensor maps use the `wgmma` entry on targets that have it; otherwise each warp of
-/// a block has 16 tokens.
+/// One block per plane and tile of tokens, and one more for tokens that may start inside a tile; or
+/// one persistent block per SM. Launches with tensor maps use the `wgmma` entry on targets that
+/// have it; otherwise each warp of a block has 16 tokens.
 pub(super) fn dispatch(
     problem: &Problem,
     target: SmTarget,

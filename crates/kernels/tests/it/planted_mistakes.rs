@@ -1,4 +1,4 @@
-//! Mistakes planted in the warp-specialized GEMM and in attention: the simulator must name each one.
+//! Mistakes planted in the warp-specialized GEMM and in attention: the simulator must name each.
 //!
 //! A mistake edits one place of the generated PTX. The edit fails if it does not find that place.
 

@@ -1,6 +1,6 @@
 //! Forward pass, of whole sequences or of new tokens over a KV cache: a tile of 128 queries loops
-//! over the tiles of 128 keys and values from the first key of its first query up to the diagonal. Tiles of heads of more than 128 elements have 64 keys, and two of them cross the
-//! diagonal.
+//! over the tiles of 128 keys and values from the first key of its first query to the diagonal.
+//! Tiles of heads of more than 128 elements have 64 keys, and two of them cross the diagonal.
 //!
 //! Scheduling in bf16, as in FlashAttention-3: the scores of a tile are computed before the product
 //! of the previous tile with its values, so that the softmax overlaps this product. The warpgroups

@@ -1,5 +1,5 @@
-//! A static tile scheduler. A persistent block computes several tiles of queries, one after the other,
-//! so that the first copies of the next tile overlap the end of this one.
+//! A static tile scheduler. A persistent block computes several tiles of queries, one after the
+//! other, so that the first copies of the next tile overlap the end of this one.
 
 use retrograph_ptx::build::{Kernel, Value};
 
@@ -56,7 +56,7 @@ impl<'k> TileScheduler<'k> {
         work: impl Fn(Tile<'k>) -> W,
     ) {
         let (k, count) = (&self.kernel, self.count());
-        // Before the barrier at the end of the initialization, because the first copies wait for it.
+        // Before the barrier that ends the initialization, because the first copies wait for it.
         let first = work(self.tile(k.ctaid_x()));
         let smem = declare();
         let resident = smem[0];
