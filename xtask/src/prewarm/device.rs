@@ -137,6 +137,9 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Blocks of a launch: a multiple of those of every cluster.
+const BLOCKS: u32 = 4;
+
 struct Launcher {
     context: Context,
     stream: Stream,
@@ -150,8 +153,8 @@ impl Launcher {
         Ok(Self { context: context.clone(), stream, scratch })
     }
 
-    /// Launches two blocks, a whole cluster if there are clusters, with an empty problem: sizes
-    /// of 0, and pointers to zeros.
+    /// Launches whole clusters, if there are clusters, with an empty problem: sizes of 0, and
+    /// pointers to zeros.
     fn launch(
         &self,
         kernel: &Kernel,
@@ -168,7 +171,7 @@ impl Launcher {
                 ParameterKind::TensorMap => arguments.tensor_map(TensorMap::UNUSED),
             }
         });
-        let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(2, threads) };
+        let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(BLOCKS, threads) };
         let launch = KernelLaunch::new(function, geometry, &arguments);
         // Earlier kernels may have written to the buffer, and some kernels read addresses from it.
         // SAFETY: the range is the scratch buffer, which outlives the fill.
