@@ -137,7 +137,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Blocks of a launch: a multiple of those of every cluster.
+/// Blocks of a launch, a multiple of every cluster size.
 const BLOCKS: u32 = 4;
 
 struct Launcher {

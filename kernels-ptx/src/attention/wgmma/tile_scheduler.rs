@@ -34,8 +34,9 @@ pub(super) trait TileWork<'k> {
     /// Copies the resident tiles and the first streamed ones. The producer does it.
     fn prefetch(&self, k: &Kernel<'k>, config: Config, smem: &[Smem<'k>]);
 
-    /// Computes the tile, whose resident tiles arrive in a phase of parity `parity`. Calls `next`
-    /// when this warp no longer reads them, and has released or soon releases all stages.
+    /// Computes the tile, whose resident tiles arrive in a phase of parity `parity`. If blocks are
+    /// persistent, it calls `next` once: when this warp no longer reads the resident tiles, and all
+    /// stages that it still reads are full.
     fn compute(
         &self,
         k: &Kernel<'k>,
