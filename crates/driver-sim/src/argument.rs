@@ -72,7 +72,7 @@ macro_rules! plain {
 plain! {
     u8, u16, i32, u32, u64, usize, f32, CUresult, CUcontext, CUmodule, CUfunction, CUstream,
     CUevent, CUgraph, CUgraphNode, CUgraphExec, CUlibrary, CUkernel, CUlinkState, CUmemoryPool,
-    CUuserObject,
+    CUuserObject, CUgreenCtx, CUdevResourceDesc,
     CUdevice_attribute, CUdevice_P2PAttribute, CUlimit, CUfunc_cache, CUexecAffinityType,
     CUpointer_attribute, CUmem_advise, CUmem_range_attribute, CUmemPool_attribute, CUmemLocation,
     CUmemAllocationType, CUmemAllocationHandleType, CUmemAllocationGranularity_flags,

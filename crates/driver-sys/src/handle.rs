@@ -73,8 +73,10 @@ handles! {
     CUmemoryPool;
     /// A reference-counted object that graphs can hold.
     CUuserObject;
-    /// A context on a part of a device. No function of this crate creates one. Since driver 12040.
+    /// A context on a part of a device. Since driver 12040.
     CUgreenCtx;
+    /// A description of resources. Since driver 12040.
+    CUdevResourceDesc;
     /// A semaphore of another API. No function of this crate creates one.
     CUexternalSemaphore;
     /// A CUDA array.

@@ -35,8 +35,7 @@
 //! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
 //! Not included: safe wrappers (see the crate `retrograph-driver`), the runtime API (`cudaMalloc`
-//! and the like), textures, surfaces, green contexts, graphics interop, inter-process handles
-//! except for pools.
+//! and the like), textures, surfaces, graphics interop, inter-process handles except for pools.
 
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case)]

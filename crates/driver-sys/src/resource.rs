@@ -21,6 +21,12 @@ flags! {
         /// Makes groups that run the largest clusters, where possible.
         CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 2 since 12040;
     }
+
+    /// Flags of `cuGreenCtxCreate`.
+    CUgreenCtxCreate_flags: u32 {
+        /// Creates the default stream of the context.
+        CU_GREEN_CTX_DEFAULT_STREAM = 1 since 12040;
+    }
 }
 
 structures! {

@@ -156,6 +156,11 @@ impl Context {
         SmTarget::of_device(major, minor)
     }
 
+    /// SMs that work in this context may use: fewer than the device has in a green context.
+    pub fn multiprocessors(&self) -> u32 {
+        self.inner.multiprocessors
+    }
+
     /// Facts about the device, with its current free memory.
     ///
     /// # Errors

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! attention_speed [--samples N] [--splits N] [--documents N] [--dtype DTYPE] [--sizes SIZES]
-//!     [--softcap CAP] [--simulate] OUT.jsonl
+//!     [--softcap CAP] [--multiprocessors N] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x sequence x heads x
 //! key heads x head_dim. `--splits` is the number of splits of a group's heads for the gradients of
 //! keys and values, a divisor of the group size; the default is the number that a training step
 //! uses. `--documents` bounds attention by documents of that many tokens, at least 2. `--softcap`
-//! caps scores in bf16.
+//! caps scores in bf16. `--multiprocessors` uses only about N SMs of the GPU, in a green context.
 //!
 //! `--simulate` runs small shapes on the simulated driver: a functional test without meaningful
 //! times. A time is the median over samples; a sample is a graph of several launches with the same
@@ -301,7 +301,8 @@ fn write(device: &Device, view: View<u64, u32>, values: &[u32]) {
 
 /// Returns the seconds that a launch takes.
 fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
-    let (launches, dispatch) = (std::slice::from_ref(launch), launch.dispatch(device.target));
+    let launches = std::slice::from_ref(launch);
+    let dispatch = launch.dispatch(device.target).for_multiprocessors(device.multiprocessors);
     let batch = if samples > 1 { 16 } else { 1 };
     device.time(&Work { launches, dispatch, batch, samples, sustained: None })
 }
@@ -309,7 +310,7 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
     let (mut dtypes, mut only, mut documents) = (DTYPES.to_vec(), None, None);
-    let mut softcap = None;
+    let (mut softcap, mut multiprocessors) = (None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -331,14 +332,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 softcap = Some(arguments.next().ok_or("--softcap needs a number")?.parse()?);
                 dtypes.retain(|dtype| *dtype == DType::Bf16);
             }
+            "--multiprocessors" => {
+                let count = arguments.next().ok_or("--multiprocessors needs a number")?;
+                multiprocessors = Some(count.parse()?);
+            }
             "--simulate" => simulate = true,
             flag if flag.starts_with("--") => return Err(format!("no option {flag}").into()),
             _ => path = Some(argument),
         }
     }
     let mut out = File::create(path.ok_or("usage: attention_speed [OPTIONS] OUT")?)?;
-    let device = Device::open(simulate)?;
-    println!("{} images for {}", device.name, device.target);
+    let device = Device::open(simulate, multiprocessors)?;
+    println!("{device}");
     let (checked, timed) = if simulate {
         (vec![[1, 37, 2, 1, 64]], vec![[1, 70, 2, 1, 64]])
     } else {

@@ -3,7 +3,8 @@
 //! ```text
 //! gemm_speed [--bf16 [--bf16-activations [--bf16-results]] | --swiglu | --geglu] \
 //!     [--weights DTYPE] [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--ops NAME,…] \
-//!     [--tile NAME | --chosen] [--samples N] [--sustained SECONDS] [--simulate] OUT.jsonl
+//!     [--tile NAME | --chosen] [--samples N] [--sustained SECONDS] [--multiprocessors N] \
+//!     [--simulate] OUT.jsonl
 //! ```
 //!
 //! - `--bf16` computes in bf16.
@@ -18,6 +19,7 @@
 //! - `--tile` times this tile and the selected one, `--chosen` only the selected one.
 //! - `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
 //!   power limit.
+//! - `--multiprocessors` uses only about N SMs of the GPU, in a green context.
 //! - `--simulate` runs small shapes on the simulated driver: a functional test without meaningful
 //!   times.
 //!
@@ -122,6 +124,7 @@ struct Options {
     chosen: bool,
     samples: usize,
     simulate: bool,
+    multiprocessors: Option<u32>,
     sustained: Option<f64>,
     out: File,
 }
@@ -132,7 +135,7 @@ impl Options {
         let (mut compute, mut weights, mut bf16_activations) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
         let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
-        let (mut glu, mut ops) = (None, Vec::new());
+        let (mut glu, mut ops, mut multiprocessors) = (None, Vec::new(), None);
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -147,6 +150,11 @@ impl Options {
                     let seconds =
                         value()?.parse().map_err(|_| "--sustained must be a number of seconds")?;
                     sustained = Some(seconds);
+                }
+                "--multiprocessors" => {
+                    let count =
+                        value()?.parse().map_err(|_| "--multiprocessors must be a number")?;
+                    multiprocessors = Some(count);
                 }
                 "--simulate" => simulate = true,
                 "--bf16" => compute = DType::Bf16,
@@ -195,6 +203,7 @@ impl Options {
             chosen,
             samples,
             simulate,
+            multiprocessors,
             sustained,
             out,
         })
@@ -247,8 +256,8 @@ impl Options {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = Options::parse()?;
-    let device = Device::open(options.simulate)?;
-    println!("{} images for {}", device.name, device.target);
+    let device = Device::open(options.simulate, options.multiprocessors)?;
+    println!("{device}");
     println!(
         "{:15} {:>4} {:>6} {:>7}  {:28} {:>7} {:>9} {:>8} {:>8}",
         "op", "rows", "inputs", "outputs", "entry", "blocks", "us", "TFLOP/s", "GB/s"
@@ -285,7 +294,7 @@ fn compare(
         None => ring(device, options, op, shape)?,
     };
     let first = &launches[0];
-    let chosen = first.dispatch(device.target);
+    let chosen = first.dispatch(device.target).for_multiprocessors(device.multiprocessors);
     let products = match op {
         "glu" => 2.0,
         "split" => 0.0,
@@ -307,6 +316,7 @@ fn compare(
         }
         // A launch that is not a GEMM has one entry.
         let dispatch = dispatch_entry(first, entry, device.target).unwrap_or(chosen);
+        let dispatch = dispatch.for_multiprocessors(device.multiprocessors);
         // Enough launches to run for about a millisecond, so that event resolution is negligible,
         // and to use every copy of the operands.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;

@@ -4,7 +4,7 @@ use retrograph_kernel_abi::RowKernel;
 
 use retrograph_kernel_abi::elementwise::ELEMENTS_PER_THREAD;
 
-use crate::Dispatch;
+use crate::launch::{Dispatch, PersistentBlocks};
 
 /// The largest x extent of a grid.
 pub(crate) const MAX_GRID_X: usize = 0x7fff_ffff;
@@ -15,8 +15,8 @@ pub(crate) const MAX_GRID_YZ: usize = 65_535;
 /// tile fit in 32 bits.
 pub(crate) const MAX_EXTENT: usize = 0x7fff_ffff;
 
-/// SMs of the H100 and H200. Grids are chosen for them on every device, so that the order of sums
-/// does not depend on the number of SMs.
+/// SMs of the H100 SXM and H200. Every device has the grids that are chosen for them, so that the
+/// order of sums does not depend on the number of SMs; only the number of persistent blocks does.
 pub(crate) const SMS: u32 = 132;
 
 /// Threads of a block of an elementwise kernel.
@@ -35,7 +35,19 @@ pub(crate) fn per_vec4(entry: &'static str, count: u32) -> Dispatch {
 
 /// `blocks` blocks of `threads` threads.
 pub(crate) fn linear(entry: &'static str, blocks: u32, threads: u32) -> Dispatch {
-    Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+    Dispatch { entry, grid, block, shared_bytes: 0, persistent: None }
+}
+
+/// Persistent blocks of `threads` threads: at most `resident`.
+pub(crate) fn persistent(
+    entry: &'static str,
+    blocks: u32,
+    resident: u32,
+    threads: u32,
+) -> Dispatch {
+    let persistent = Some(PersistentBlocks { resident, cluster: 1 });
+    Dispatch { persistent, ..linear(entry, blocks.min(resident), threads) }
 }
 
 /// The widest row with one warp, in kernels that also have an entry with one block per row.

@@ -11,6 +11,7 @@ pub(crate) use retrograph_kernel_abi::{ArgumentTypes, Pointer};
 
 use crate::KernelError;
 use crate::checks::Check;
+use crate::geometry::SMS;
 use crate::problem::Problem;
 
 /// Entry point and geometry of a launch on an SM target.
@@ -24,9 +25,32 @@ pub struct Dispatch {
     pub block: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub shared_bytes: u32,
+    /// If blocks are persistent: how many are resident.
+    pub persistent: Option<PersistentBlocks>,
+}
+
+/// Persistent blocks loop over tiles: with n blocks in x, each computes every n-th tile. Their
+/// number affects the time of a launch, but not its results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PersistentBlocks {
+    /// Blocks in x that are resident at the same time on the 132 SMs of an H100 SXM or H200.
+    pub resident: u32,
+    /// Blocks of a cluster, of which blocks in x are a multiple.
+    pub cluster: u32,
 }
 
 impl Dispatch {
+    /// The dispatch for a context with `multiprocessors` SMs. With fewer SMs than an H200 has,
+    /// fewer persistent blocks are resident, and the others would run after them, alone.
+    pub fn for_multiprocessors(mut self, multiprocessors: u32) -> Self {
+        if let Some(PersistentBlocks { resident, cluster }) = self.persistent {
+            let share = u64::from(resident) * u64::from(multiprocessors) / u64::from(SMS);
+            let clusters = u32::try_from(share / u64::from(cluster)).unwrap_or(u32::MAX);
+            self.grid[0] = self.grid[0].min(clusters.max(1).saturating_mul(cluster));
+        }
+        self
+    }
+
     /// Whether the problem is empty, so that there is nothing to launch.
     pub fn is_empty(&self) -> bool {
         self.grid.contains(&0)
@@ -203,5 +227,37 @@ impl<B: Copy> Launch<B> {
             self.arguments[at] = Argument::read(limit);
         }
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(persistent: Option<PersistentBlocks>, x: u32, multiprocessors: u32) -> u32 {
+        let (grid, block) = ([x, 2, 3], [32, 1, 1]);
+        let dispatch = Dispatch { entry: "any", grid, block, shared_bytes: 0, persistent };
+        let Dispatch { grid: [x, 2, 3], .. } = dispatch.for_multiprocessors(multiprocessors) else {
+            panic!("only blocks in x can be persistent")
+        };
+        x
+    }
+
+    #[test]
+    fn only_persistent_blocks_depend_on_the_number_of_sms() {
+        let on = |multiprocessors| move |persistent, x| blocks(persistent, x, multiprocessors);
+        let of = |resident, cluster| Some(PersistentBlocks { resident, cluster });
+        // An H200, an H100 PCIe, an H20 and a small green context.
+        let [full, pcie, h20, part] = [132, 114, 78, 8].map(on);
+        assert_eq!([full, pcie, h20, part].map(|on| on(None, 1000)), [1000; 4]);
+        assert_eq!([full, pcie, h20, part].map(|on| on(of(132, 1), 132)), [132, 114, 78, 8]);
+        assert_eq!([full, pcie, h20, part].map(|on| on(of(132, 1), 90)), [90, 90, 78, 8]);
+        assert_eq!([full, pcie, h20, part].map(|on| on(of(66, 2), 66)), [66, 56, 38, 4]);
+        assert_eq!([full, pcie, h20, part].map(|on| on(of(112, 4), 112)), [112, 96, 64, 4]);
+        assert_eq!([full, pcie, h20, part].map(|on| on(of(264, 1), 240)), [240, 228, 156, 16]);
+        // Empty launches stay empty, and others keep a cluster.
+        assert_eq!([blocks(of(132, 1), 0, 114), blocks(of(112, 4), 8, 1)], [0, 4]);
+        // More SMs have no more blocks, and no number overflows.
+        assert_eq!([blocks(of(132, 1), 132, 148), blocks(of(132, 1), 5, u32::MAX)], [132, 5]);
     }
 }

@@ -60,7 +60,8 @@ pub mod view {
 
 pub use error::{FoundSizes, KernelError};
 pub use launch::{
-    Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, TensorMapArgument,
+    Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, PersistentBlocks,
+    TensorMapArgument,
 };
 pub use ops::all;
 pub use problem::Problem;

@@ -49,9 +49,9 @@ absent! {
     cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore
     cuCheckpointProcessUnlock
     cuCtxAttach cuCtxCreate cuCtxCreate_v3
-    cuCtxDestroy cuCtxFromGreenCtx cuCtxGetSharedMemConfig
+    cuCtxDestroy cuCtxGetSharedMemConfig
     cuCtxPopCurrent cuCtxPushCurrent cuCtxSetSharedMemConfig cuDestroyExternalMemory
-    cuDestroyExternalSemaphore cuDevResourceGenerateDesc
+    cuDestroyExternalSemaphore
     cuDeviceGetNvSciSyncAttributes
     cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth
     cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification
@@ -70,8 +70,8 @@ absent! {
     cuGraphicsResourceGetMappedPointer cuGraphicsResourceGetMappedPointer_v2
     cuGraphicsResourceSetMapFlags cuGraphicsResourceSetMapFlags_v2
     cuGraphicsSubResourceGetMappedArray cuGraphicsUnmapResources cuGraphicsUnmapResources_ptsz
-    cuGraphicsUnregisterResource cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxGetDevResource
-    cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxStreamCreate cuGreenCtxWaitEvent
+    cuGraphicsUnregisterResource
+    cuGreenCtxGetId cuGreenCtxRecordEvent cuGreenCtxWaitEvent
     cuImportExternalMemory cuImportExternalSemaphore cuIpcCloseMemHandle cuIpcGetEventHandle
     cuIpcGetMemHandle cuIpcOpenEventHandle cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
     cuLaunchCooperativeKernelMultiDevice

@@ -105,7 +105,13 @@ mod tests {
         dispatch: |problem, _| {
             let Problem::Items(items) = *problem else { return None };
             let entry = if items > 9000 { "silu_wide" } else { "silu_forward" };
-            Some(Dispatch { entry, grid: [1; 3], block: [64, 2, 1], shared_bytes: 7 })
+            Some(Dispatch {
+                entry,
+                grid: [1; 3],
+                block: [64, 2, 1],
+                shared_bytes: 7,
+                persistent: None,
+            })
         },
     };
 

@@ -191,4 +191,54 @@ impl State {
         remaining.write_unless_null(part(input.count - made * size));
         groups.write(made)
     }
+
+    pub(crate) fn cuDevResourceGenerateDesc(
+        &mut self,
+        _: Out<CUdevResourceDesc>,
+        _: Out<CUdevResource>,
+        _: u32,
+    ) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    pub(crate) fn cuGreenCtxCreate(
+        &mut self,
+        _: Out<CUgreenCtx>,
+        _: CUdevResourceDesc,
+        _: CUdevice,
+        _: u32,
+    ) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    pub(crate) fn cuGreenCtxDestroy(&mut self, _: CUgreenCtx) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    pub(crate) fn cuCtxFromGreenCtx(&mut self, _: Out<CUcontext>, _: CUgreenCtx) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    pub(crate) fn cuGreenCtxGetDevResource(
+        &mut self,
+        _: CUgreenCtx,
+        _: Out<CUdevResource>,
+        _: CUdevResourceType,
+    ) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    pub(crate) fn cuGreenCtxStreamCreate(
+        &mut self,
+        _: Out<CUstream>,
+        _: CUgreenCtx,
+        _: u32,
+        _: i32,
+    ) -> Call {
+        self.refuse_green_contexts()
+    }
+
+    fn refuse_green_contexts(&mut self) -> Call {
+        Err(self.unsupported("green contexts are not simulated"))
+    }
 }

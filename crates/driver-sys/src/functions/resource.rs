@@ -28,6 +28,34 @@ macro_rules! __resource_functions {
                 input: *const $crate::CUdevResource, remaining: *mut $crate::CUdevResource,
                 flags: u32, min_count: u32
             ) since 12040;
+            /// Writes a description of `count` resources, from which a green context is created.
+            fn cuDevResourceGenerateDesc(
+                description: *mut $crate::CUdevResourceDesc, resources: *mut $crate::CUdevResource,
+                count: u32
+            ) since 12040;
+            /// Creates a green context: a context whose work uses only the described resources of
+            /// the device. It retains the primary context, with which it shares memory. `flags`
+            /// must be [`CU_GREEN_CTX_DEFAULT_STREAM`](crate::CU_GREEN_CTX_DEFAULT_STREAM).
+            fn cuGreenCtxCreate(
+                context: *mut $crate::CUgreenCtx, description: $crate::CUdevResourceDesc,
+                device: $crate::CUdevice, flags: u32
+            ) since 12040;
+            /// Destroys a green context.
+            fn cuGreenCtxDestroy(context: $crate::CUgreenCtx) since 12040;
+            /// Writes the context that stands for a green context in other functions.
+            fn cuCtxFromGreenCtx(
+                context: *mut $crate::CUcontext, green: $crate::CUgreenCtx
+            ) since 12040;
+            /// Writes the resource of a type that a green context can use.
+            fn cuGreenCtxGetDevResource(
+                context: $crate::CUgreenCtx, resource: *mut $crate::CUdevResource,
+                kind: $crate::CUdevResourceType
+            ) since 12040;
+            /// Creates a stream of a green context. `flags` must be `CU_STREAM_NON_BLOCKING`.
+            fn cuGreenCtxStreamCreate(
+                stream: *mut $crate::CUstream, context: $crate::CUgreenCtx, flags: u32,
+                priority: i32
+            ) since 12040;
         }
         }
     };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use retrograph_driver_sys::{
-    CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdevice_attribute, CUstream,
+    CU_STREAM_NON_BLOCKING, CUcontext, CUdevResource, CUdevResourceType, CUdevice,
+    CUdevice_attribute, CUstream,
 };
 
 use crate::call::CallError;
@@ -23,6 +24,7 @@ pub(super) struct Inner {
     /// A stream for internal work such as fills, so that the legacy stream is never used.
     pub(super) service: CUstream,
     pub(super) info: DeviceInfo,
+    pub(super) multiprocessors: u32,
     pub(super) max_shared_bytes: u32,
     pub(super) releases: Arc<Releases>,
     /// The owner of a borrowed context; `None` for a retained primary context.
@@ -74,6 +76,7 @@ impl Inner {
         let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let max_shared_bytes = driver.attribute(device, limit)?;
         let service = service_stream(driver, raw)?;
+        let multiprocessors = multiprocessors_of(driver, raw).unwrap_or(info.multiprocessors);
         let (driver, hot_path) = (driver.clone(), PreparedCalls::new(raw, driver.table()));
         Ok(Self {
             hot_path,
@@ -82,6 +85,7 @@ impl Inner {
             device,
             service,
             info,
+            multiprocessors,
             max_shared_bytes,
             releases,
             owner,
@@ -94,6 +98,17 @@ fn refuse_in_capture() -> Result<()> {
         true => Err(Error::RefusedDuringCapture { operation: "opening a context" }),
         false => Ok(()),
     }
+}
+
+/// SMs that work of a context may use; `None` if the driver cannot tell, as before CUDA 12.4.
+fn multiprocessors_of(driver: &Driver, raw: CUcontext) -> Option<u32> {
+    let (ask, kind) =
+        (driver.table().cuCtxGetDevResource?, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM);
+    let mut resource = CUdevResource::default();
+    // SAFETY: the caller holds the context, and `resource` is valid for writing.
+    unsafe { ask(raw, &mut resource, kind) }.ok().ok()?;
+    // SAFETY: resources of this type have multiprocessors.
+    Some(unsafe { resource.anonymous.sm }.smCount).filter(|count| *count > 0)
 }
 
 fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {

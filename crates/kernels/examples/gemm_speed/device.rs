@@ -12,13 +12,15 @@ mod argument_bytes;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
+use std::fmt;
 use std::path::Path;
 
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{
-    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice_attribute,
+    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GREEN_CTX_DEFAULT_STREAM, CUDA_KERNEL_NODE_PARAMS,
+    CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice, CUdevice_attribute,
     CUevent, CUfunction, CUfunction_attribute, CUgraph, CUgraphDependencyType, CUgraphEdgeData,
-    CUgraphExec, CUgraphNode, CUmodule, CUresult, CUstream, DriverTable,
+    CUgraphExec, CUgraphNode, CUgreenCtx, CUmodule, CUresult, CUstream, DriverTable,
 };
 use retrograph_kernels::{Dispatch, Launch, SmTarget, images};
 
@@ -31,6 +33,8 @@ const SCRATCH: usize = 1 << 30;
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) target: SmTarget,
+    /// SMs that launches use.
+    pub(crate) multiprocessors: u32,
     pub(crate) pool: u64,
     pub(crate) pool_bytes: usize,
     scratch: (u64, usize),
@@ -64,9 +68,46 @@ macro_rules! call {
     }};
 }
 
+/// A context with at least `count` SMs, which lives as long as the process.
+fn green_context(
+    table: &DriverTable,
+    device: CUdevice,
+    count: u32,
+) -> Result<CUcontext, Box<dyn std::error::Error>> {
+    const MISSING: &str = "green contexts need CUDA 12.4 or newer";
+    let (mut all, mut part) = (CUdevResource::default(), CUdevResource::default());
+    let (mut groups, mut description) = (1, CUdevResourceDesc::NULL);
+    let (mut green, mut context) = (CUgreenCtx::NULL, CUcontext::NULL);
+    let of_device = table.cuDeviceGetDevResource.ok_or(MISSING)?;
+    let split = table.cuDevSmResourceSplitByCount.ok_or(MISSING)?;
+    let describe = table.cuDevResourceGenerateDesc.ok_or(MISSING)?;
+    let create = table.cuGreenCtxCreate.ok_or(MISSING)?;
+    let convert = table.cuCtxFromGreenCtx.ok_or(MISSING)?;
+    let (none, kind) = (std::ptr::null_mut(), CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM);
+    // SAFETY: all pointers are valid, and each call succeeds before its result is used.
+    unsafe {
+        of_device(device, &mut all, kind).ok()?;
+        split(&mut part, &mut groups, &all, none, 0, count).ok()?;
+        describe(&mut description, &mut part, 1).ok()?;
+        create(&mut green, description, device, CU_GREEN_CTX_DEFAULT_STREAM).ok()?;
+        convert(&mut context, green).ok()?;
+    }
+    Ok(context)
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, multiprocessors, target, .. } = self;
+        write!(f, "{name}, {multiprocessors} SMs, images for {target}")
+    }
+}
+
 impl Device {
-    /// The first GPU, or a simulated one.
-    pub(crate) fn open(simulate: bool) -> Result<Self, Box<dyn std::error::Error>> {
+    /// The first GPU or about `multiprocessors` SMs of it, or a simulated one.
+    pub(crate) fn open(
+        simulate: bool,
+        multiprocessors: Option<u32>,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
         let simulator = if simulate { Some(Simulator::new(Config::default())?) } else { None };
         let table = match &simulator {
             Some(simulator) => *simulator.table(),
@@ -83,8 +124,18 @@ impl Device {
         ];
         call!(table, cuDeviceGetAttribute(&mut major, of_major, device));
         call!(table, cuDeviceGetAttribute(&mut minor, of_minor, device));
-        call!(table, cuDevicePrimaryCtxRetain(&mut context, device));
+        match multiprocessors {
+            None => call!(table, cuDevicePrimaryCtxRetain(&mut context, device)),
+            Some(count) => context = green_context(&table, device, count)?,
+        }
         call!(table, cuCtxSetCurrent(context));
+        let of_context = table.cuCtxGetDevResource.ok_or("CUDA 12.4 or newer is needed")?;
+        let mut resource = CUdevResource::default();
+        // SAFETY: the context is live, and the out pointer is valid.
+        unsafe { of_context(context, &mut resource, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM) }
+            .ok()?;
+        // SAFETY: the resource has this type.
+        let multiprocessors = unsafe { resource.anonymous.sm }.smCount;
         let mut stream = CUstream::NULL;
         // 1: CU_STREAM_NON_BLOCKING.
         call!(table, cuStreamCreate(&mut stream, 1));
@@ -105,6 +156,7 @@ impl Device {
         let device = Self {
             name,
             target,
+            multiprocessors,
             pool,
             pool_bytes: bytes[0],
             scratch: (scratch, bytes[1]),

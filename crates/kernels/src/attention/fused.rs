@@ -10,7 +10,7 @@ use retrograph_ptx::{TensorMapLayout, TensorMapSwizzle, TensorMapType};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::SplitMatrix;
-use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, SMS, linear};
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, SMS, linear, persistent};
 use crate::images::dynamic_shared;
 use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
@@ -56,18 +56,18 @@ pub(super) fn dispatch(
     let separates =
         wgmma_entry.is_none() && has_keys && FlashAttention::separates_grad_kv(*max_head_dim);
     let tiles = if head_dim == 0 || seq == 0 { 0 } else { seq.div_ceil(rows) + extra };
-    let grid = match wgmma_entry {
-        Some(_) if !has_keys => {
-            let blocks = planes.saturating_mul(tiles);
-            [if family.has_persistent_queries() { blocks.min(SMS) } else { blocks }, 1, 1]
+    let blocks = planes.saturating_mul(tiles);
+    let dispatch = match wgmma_entry {
+        Some(_) if !has_keys && family.has_persistent_queries() => {
+            persistent(entry, blocks, SMS, threads)
         }
-        _ => [planes, tiles, if separates { 2 } else { 1 }],
+        Some(_) if !has_keys => linear(entry, blocks, threads),
+        _ => {
+            let grid = [planes, tiles, if separates { 2 } else { 1 }];
+            Dispatch { grid, ..linear(entry, 1, threads) }
+        }
     };
-    Some(Dispatch {
-        grid,
-        shared_bytes: dynamic_shared(entry, target),
-        ..linear(entry, 1, threads)
-    })
+    Some(Dispatch { shared_bytes: dynamic_shared(entry, target), ..dispatch })
 }
 
 /// Whether fused attention with operands in `dtype` supports a cap of the scores.

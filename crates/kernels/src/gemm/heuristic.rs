@@ -12,6 +12,7 @@ use retrograph_kernel_abi::gemm::{
 
 use super::GemmProblem;
 use crate::images::dynamic_shared;
+use crate::launch::PersistentBlocks;
 use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 
 /// SMs of the H200, which the cost model describes.
@@ -363,20 +364,22 @@ fn dispatch_tile(
     let (tile, entry) = (&image.tiles[index], image.entries[index]);
     // A plane has fewer than 2^32 elements and a tile has at least 256, so the conversion is exact.
     let tiles = u32::try_from(tile.tiles(problem.m, problem.n)).unwrap_or(u32::MAX);
-    let tiles = match tile.mainloop {
-        // Each persistent block computes several tiles.
+    let (blocks, persistent) = match tile.mainloop {
         Mainloop::WarpSpecialized { cluster, .. } => {
-            let clusters = usable_sms(tile) as u32 / problem.planes.max(1) / cluster.blocks();
-            (tiles / cluster.m).min(clusters.max(1)) * cluster.blocks()
+            let resident = usable_sms(tile) as u32 / problem.planes.max(1);
+            let clusters = (tiles / cluster.m).min((resident / cluster.blocks()).max(1));
+            let cluster = cluster.blocks();
+            (clusters * cluster, Some(PersistentBlocks { resident, cluster }))
         }
-        _ => tiles,
+        _ => (tiles, None),
     };
     let producers = if target.features().wgmma { tile.wgmma_producers() } else { 0 };
     Dispatch {
         entry,
-        grid: [tiles, 1, problem.planes],
+        grid: [blocks, 1, problem.planes],
         block: [tile.threads() + producers, 1, 1],
         shared_bytes: dynamic_shared(entry, target),
+        persistent,
     }
 }
 

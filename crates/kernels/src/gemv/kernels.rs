@@ -5,7 +5,7 @@ use retrograph_kernel_abi::gemv::{
 };
 
 use super::problem::GemvProblem;
-use crate::geometry::{SMS, linear};
+use crate::geometry::{SMS, linear, persistent};
 use crate::{DType, Dispatch, Kernel};
 
 /// Kernel of [`Gemv`](crate::gemv::Gemv), [`GroupedGemv`](crate::gemv::GroupedGemv) and
@@ -68,8 +68,12 @@ fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     };
     let index = SPLITS.iter().position(|split| enough(*split)).unwrap_or(SPLITS.len() - 1);
     let blocks = tiles.div_ceil(BLOCK_WARPS / SPLITS[index]);
-    let rounds = if index == 0 { blocks.div_ceil(MAX_BLOCKS).max(1) } else { 1 };
-    linear(kernel.entry(form, index), blocks.div_ceil(rounds), BLOCK_WARPS * 32)
+    let (entry, threads) = (kernel.entry(form, index), BLOCK_WARPS * 32);
+    if index > 0 {
+        return linear(entry, blocks, threads);
+    }
+    let rounds = blocks.div_ceil(MAX_BLOCKS).max(1);
+    persistent(entry, blocks.div_ceil(rounds), MAX_BLOCKS, threads)
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ const SIZES: [(usize, usize); 11] = [
 fn dispatch(launch: &Launch<u64>, rows: usize, entry: usize) -> Dispatch {
     let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
     let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
-    Dispatch { entry: launch.kernel().entries[entry], grid, block, shared_bytes: 0 }
+    let entry = launch.kernel().entries[entry];
+    Dispatch { entry, grid, block, shared_bytes: 0, persistent: None }
 }
 
 /// Cross-entropy without order, gradient and cap.

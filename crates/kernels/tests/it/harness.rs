@@ -121,9 +121,7 @@ impl Device {
     #[track_caller]
     pub(crate) fn run_in_blocks(&self, launch: &Launch<u64>, blocks: u32) {
         let mut dispatch = launch.dispatch(self.target);
-        let is_persistent = ["bf16", "_wgmma_"].iter().all(|part| dispatch.entry.contains(part))
-            && !dispatch.entry.contains("_grad_kv_");
-        if is_persistent {
+        if dispatch.persistent.is_some() {
             dispatch.grid[0] = dispatch.grid[0].min(blocks);
         }
         self.run_as(launch, dispatch);

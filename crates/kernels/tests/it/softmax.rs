@@ -33,8 +33,9 @@ fn geometry(launch: &Launch<u64>, by_blocks: usize) -> Dispatch {
         panic!("{:?} is no softmax", launch.kernel())
     };
     let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 256)][by_blocks];
+    let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
     let entry = launch.kernel().entries[by_blocks];
-    Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    Dispatch { entry, grid, block, shared_bytes: 0, persistent: None }
 }
 
 fn mask(causal: bool) -> SoftmaxMask<u64> {

@@ -30,8 +30,10 @@ impl<'a> Entry<'a> {
     }
 
     #[cfg(feature = "kernels")]
-    fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
-        let Dispatch { entry, grid, block, shared_bytes } = launch.dispatch(target);
+    fn of_launch<B>(launch: &Launch<B>, modules: &WarmModules) -> Self {
+        let multiprocessors = modules.context().multiprocessors();
+        let dispatch = launch.dispatch(modules.target()).for_multiprocessors(multiprocessors);
+        let Dispatch { entry, grid, block, shared_bytes, .. } = dispatch;
         let geometry = LaunchGeometry { grid, block, shared_bytes };
         Self::new(ImageKey::from(launch.kernel().image), entry, geometry)
     }
@@ -87,7 +89,7 @@ impl Resolver<'_> {
             }
             #[cfg(feature = "kernels")]
             OperationKind::Launch(launch) => {
-                (Entry::of_launch(launch, self.target()), launch.arguments())
+                (Entry::of_launch(launch, self.modules), launch.arguments())
             }
             OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments[..]),
         };

@@ -13,7 +13,15 @@ pub(crate) static ANY: Kernel = Kernel {
     image: "any",
     parameters: &[Parameter { name: "table", kind: ParameterKind::Pointer }],
     entries: &["any"],
-    dispatch: |_, _| Some(Dispatch { entry: "any", grid: [1; 3], block: [1; 3], shared_bytes: 0 }),
+    dispatch: |_, _| {
+        Some(Dispatch {
+            entry: "any",
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            persistent: None,
+        })
+    },
 };
 
 /// An access to a range of a buffer, both modulo their counts.

@@ -16,6 +16,7 @@ mod failing_programs;
 mod failing_rebinds;
 mod fallbacks;
 mod faults;
+mod green_contexts;
 mod libraries;
 mod mlp;
 mod orders;

@@ -4,7 +4,7 @@ use retrograph_kernel_abi::gemm::{self as abi, SkinnyForm};
 
 use super::problem::SkinnyProblem;
 use crate::Dispatch;
-use crate::geometry::{SMS, linear};
+use crate::geometry::{SMS, linear, persistent};
 
 /// Blocks of 16 warps if each SM has at most one tile, and otherwise two blocks of 8 warps on each
 /// SM, which loop over equally many tiles. The choice depends only on the sizes.
@@ -18,7 +18,7 @@ pub(super) fn dispatch(problem: &SkinnyProblem) -> Dispatch {
         return linear(form.entry(), tiles, most_warps * 32);
     }
     let rounds = tiles.div_ceil(2 * SMS);
-    linear(form.entry(), tiles.div_ceil(rounds), few_warps * 32)
+    persistent(form.entry(), tiles.div_ceil(rounds), 2 * SMS, few_warps * 32)
 }
 
 #[cfg(test)]

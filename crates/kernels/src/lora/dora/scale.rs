@@ -3,7 +3,7 @@
 use retrograph_kernel_abi::lora::dora::{self as abi, scale as geometry};
 
 use crate::checks::Check;
-use crate::geometry::MAX_GRID_YZ;
+use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::lora::shape::MAX_ROWS;
 use crate::{
@@ -30,7 +30,7 @@ fn dispatch_backward(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
 fn dispatch(problem: &Problem, entry: fn([DType; 2]) -> &'static str) -> Option<Dispatch> {
     let Problem::ScaleColumns { rows, columns, dtypes } = *problem else { return None };
     let grid = [rows.div_ceil(geometry::ROWS), columns.div_ceil(geometry::COLUMNS), 1];
-    Some(Dispatch { entry: entry(dtypes), grid, block: [geometry::THREADS, 1, 1], shared_bytes: 0 })
+    Some(Dispatch { grid, ..linear(entry(dtypes), 1, geometry::THREADS) })
 }
 
 /// The sizes of the operands.
