@@ -55,7 +55,7 @@ macro_rules! __resource_functions {
             fn cuGreenCtxStreamCreate(
                 stream: *mut $crate::CUstream, context: $crate::CUgreenCtx, flags: u32,
                 priority: i32
-            ) since 12040;
+            ) since 12050;
         }
         }
     };
