@@ -67,6 +67,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         steps: arguments.steps,
         targets: arguments.targets,
         energy: arguments.energy,
+        profile: arguments.profile,
     };
     let settings = Settings { steps: arguments.steps, targets: arguments.targets };
     let mut table = Table::new(arguments, &config, &device, settings, heading, line);
@@ -186,4 +187,5 @@ fn line(one: &Measurement) {
         bytes(one.memory.measured_bytes),
         one.memory.difference_percent
     ));
+    one.profile.iter().for_each(screen::line);
 }

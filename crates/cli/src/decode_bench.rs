@@ -37,6 +37,7 @@ pub(crate) fn run(
         sampling: Sampling { temperature: arguments.temperature, ..drawn },
         warm_up: arguments.warm_up as usize,
         steps: arguments.steps as usize,
+        profile: arguments.profile,
     };
     let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
     let mut table = Table::new(arguments, config, device, settings, heading, line);
@@ -77,4 +78,5 @@ fn line(one: &DecodeMeasurement) {
         bytes(one.allocated_bytes),
         bytes(one.measured_bytes)
     ));
+    one.prefill_profile.iter().chain(&one.profile).for_each(screen::line);
 }

@@ -8,7 +8,7 @@ mod strategy;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{EnergyCounter, ModuleCache, Requirements, Stream};
+use retrograph_runtime::{EnergyCounter, ModuleCache, Profile, Requirements, Stream};
 use serde::{Deserialize, Serialize};
 
 pub use strategy::BenchStrategy;
@@ -25,6 +25,9 @@ use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
 
 /// Minimum time in milliseconds over which energy is measured: its counter is updated slowly.
 const ENERGY_MS: f64 = 3000.0;
+
+/// Replays per measurement of a profile.
+const PROFILE_REPLAYS: usize = 20;
 
 /// A benchmark.
 #[derive(Clone, Debug)]
@@ -44,6 +47,8 @@ pub struct Bench {
     pub targets: f32,
     /// Whether to measure energy, with extra steps for about 3 s.
     pub energy: bool,
+    /// Whether to profile the operations of a step.
+    pub profile: bool,
 }
 
 /// The result of one case.
@@ -92,6 +97,9 @@ pub struct Measurement {
     pub joules: Option<f64>,
     /// The loss of the last step, as a check that the model was trained.
     pub last_loss: f32,
+    /// The profile of a step, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 impl Bench {
@@ -192,8 +200,12 @@ impl Bench {
             false => None,
         };
         let memory = trainer.memory_use_since(free)?;
+        let profile = match self.profile {
+            true => Some(trainer.profile(&batch(self.steps)?, PROFILE_REPLAYS)?),
+            false => None,
+        };
         let measured = measurement(&trainer, memory, strategy, &waited, pipelined_ms);
-        Ok(Measurement { joules, ..measured })
+        Ok(Measurement { joules, profile, ..measured })
     }
 
     /// Returns device time and host time of each step in milliseconds, with a wait after each.
@@ -281,6 +293,7 @@ fn measurement(
         pipelined_ms,
         joules: None,
         last_loss: trainer.losses().last().copied().unwrap_or(f32::NAN),
+        profile: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs of several sizes over the same buffers.
 
-use retrograph_runtime::program::{Buckets, CacheOptions, Described, ProgramCache};
-use retrograph_runtime::{BuildOptions, Controls, Program, Report, Stream, WarmModules};
+use retrograph_runtime::program::{Buckets, CacheOptions, Cached, Described, ProgramCache};
+use retrograph_runtime::{BuildOptions, Controls, Profile, Program, Report, Stream, WarmModules};
 
 use crate::error::{Error, Result};
 
@@ -138,12 +138,7 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
             prebuilt.program.step(stream, &prebuilt.controls)?;
             return Ok(());
         }
-        let describe = |size| workload.describe(stream, size);
-        let built: Result<_, Error> =
-            cache.get_or_build(stream, size, |bucket| describe(bucket.size)).map_err(Error::from);
-        let mut cached = built?;
-        let mut controls = cached.pass().controls();
-        W::set(cached.handles(), &mut controls, step)?;
+        let (mut cached, controls) = cached(cache, workload, stream, step)?;
         cached.step(stream, &controls)?;
         let (found, steps) = (cached.program().report(), cached.program().steps());
         // Copy the report only if the program changed.
@@ -154,6 +149,21 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         Ok(())
     }
 
+    /// Profiles the program that is not prebuilt and runs `step`, see
+    /// [`retrograph_runtime::profile`]. The buffers are unchanged.
+    ///
+    /// # Errors
+    /// If a program cannot be built, or the device fails.
+    pub(crate) fn profile(
+        &mut self,
+        stream: &Stream,
+        step: W::Step<'_>,
+        replays: usize,
+    ) -> Result<Profile> {
+        let (mut cached, controls) = cached(&mut self.cache, &self.workload, stream, step)?;
+        Ok(cached.profile(stream, &controls, replays)?)
+    }
+
     /// Prepares and enqueues a step.
     ///
     /// # Errors
@@ -162,6 +172,23 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         self.prepare(step)?;
         self.enqueue(stream, step)
     }
+}
+
+/// The program in `cache` that runs `step`, and its controls.
+fn cached<'a, const N: usize, W: Workload<N>>(
+    cache: &'a mut ProgramCache<N, W::Handles>,
+    workload: &W,
+    stream: &Stream,
+    step: W::Step<'_>,
+) -> Result<(Cached<'a, N, W::Handles>, Controls)> {
+    let describe = |size| workload.describe(stream, size);
+    let built: Result<_, Error> = cache
+        .get_or_build(stream, workload.size(step), |bucket| describe(bucket.size))
+        .map_err(Error::from);
+    let cached = built?;
+    let mut controls = cached.pass().controls();
+    W::set(cached.handles(), &mut controls, step)?;
+    Ok((cached, controls))
 }
 
 impl<const N: usize, W: Workload<N>> std::fmt::Debug for Programs<N, W> {

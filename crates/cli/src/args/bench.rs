@@ -69,6 +69,11 @@ pub(crate) struct BenchArguments {
     /// Runs extra steps for about 3 seconds per case. Results store it as `joules`.
     #[arg(long, conflicts_with = "decode")]
     pub(crate) energy: bool,
+    /// Also profile the operations of each case, and print a table: of a training step, or of the
+    /// prefill of one sequence and of a step of generation. Results store them as `profile` and
+    /// `prefill_profile`.
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Round frozen weights to bf16, the type of most checkpoints. With --dtype f32, products of
     /// many rows then read them as one f16 part instead of two.
     #[arg(long)]

@@ -197,9 +197,14 @@ fn bench_decode_runs_on_the_simulated_driver() {
         run(&place, &line.concat())
     };
     // One token is measured, after the one of the prefill.
-    bench(&["--decode", "4x6", "--steps", "1", "--warm-up", "0"]).good();
-    let one = json(&place.path("r.json"));
-    assert!(one["measurements"][0]["token_ms_median"].as_f64() > Some(0.0), "{one}");
+    let one = ["--decode", "4x6", "--steps", "1", "--warm-up", "0", "--strategies", "manual"];
+    let done = bench(&[&one[..], &["--batch", "2", "--profile"]].concat()).good();
+    assert!(done.out.contains("profile of `next tokens`"), "{}", done.out);
+    let results = json(&place.path("r.json"));
+    let one = &results["measurements"][0];
+    assert!(one["token_ms_median"].as_f64() > Some(0.0), "{one}");
+    assert_eq!(one["nodes"], one["profile"]["operations"].as_array().unwrap().len());
+    assert!(!one["prefill_profile"]["operations"].as_array().unwrap().is_empty(), "{one}");
     let few = bench(&["--decode", "4x6", "--steps", "2", "--warm-up", "0"]);
     few.bad(&["is 6", "at least 7", "4 tokens of the prompt", "2 measured"]);
     bench(&["--decode", "9x9"]).bad(&["is 9", "9 tokens"]);

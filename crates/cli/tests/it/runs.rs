@@ -122,6 +122,7 @@ fn bench_runs_on_the_simulated_driver() {
     let mut command = place.program();
     command.args(["bench", "--device", "sim", "--layers", "1", "--sizes", "1x4,2x4"]);
     command.args(["--steps", "2", "--warm-up", "1", "--energy", "--json", "bench.json"]);
+    command.arg("--profile");
     let done = crate::program::Done::from(command).good();
     assert!(done.out.contains("SIMULATED"), "{}", done.out);
     let warm: Vec<_> = done.out.lines().filter(|line| line.starts_with("warm ")).collect();
@@ -135,6 +136,8 @@ fn bench_runs_on_the_simulated_driver() {
         let bytes = |name: &str| one["memory"][name].as_u64().unwrap();
         let (planned, measured) = (bytes("planned_bytes"), bytes("measured_bytes"));
         assert!(measured <= planned && planned <= measured + (4 << 20), "{one}");
+        let profiled = one["profile"]["operations"].as_array().unwrap().len();
+        assert_eq!(one["operations"], profiled);
     }
 }
 

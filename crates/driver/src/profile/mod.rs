@@ -24,7 +24,7 @@ mod timed;
 
 pub use timed::{Timed, median};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 
@@ -32,7 +32,7 @@ use crate::context::Context;
 pub const MAX_REPLAYS: usize = 10_000;
 
 /// Device times of a step, in milliseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Profile {
     /// The name of the measured pass, or `graph`.
@@ -56,7 +56,7 @@ pub struct Profile {
 }
 
 /// Time of a phase: all operations of one scope.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTime {
     /// The scope.
     pub name: String,
@@ -69,7 +69,7 @@ pub struct PhaseTime {
 }
 
 /// Time of one operation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationTime {
     /// Its position in the pass or graph.
     pub operation: usize,
@@ -82,7 +82,7 @@ pub struct OperationTime {
 }
 
 /// Time of all operations of one kernel.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelTime {
     /// The kernel.
     pub kernel: String,

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use retrograph_kernels::DType;
-use retrograph_runtime::{ModuleCache, Report, Requirements, Stream};
+use retrograph_runtime::{ModuleCache, Profile, Report, Requirements, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::{BenchStrategy, milliseconds, tokens};
+use super::{BenchStrategy, PROFILE_REPLAYS, milliseconds, tokens};
 use crate::config::{InferenceConfig, Mode, dtype_name, require};
 use crate::error::{Error, Result};
 use crate::generate::{
@@ -40,6 +40,8 @@ pub struct DecodeBench {
     pub warm_up: usize,
     /// Measured tokens.
     pub steps: usize,
+    /// Whether to profile the operations of a prefill and of a step.
+    pub profile: bool,
 }
 
 /// The result of one case.
@@ -97,6 +99,12 @@ pub struct DecodeMeasurement {
     pub measured_bytes: usize,
     /// The last tokens, equal for every strategy.
     pub last_tokens: Vec<u32>,
+    /// The profile of the prefill of one sequence, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill_profile: Option<Profile>,
+    /// The profile of a step at the end of the prompt, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 impl DecodeBench {
@@ -203,14 +211,20 @@ impl DecodeBench {
         let prefills = (0..self.steps.min(MAX_PREFILLS)).map(|_| generator.prefill_ms(&request));
         let prefill_ms = prefills.collect::<Result<Vec<_>>>()?;
         let times = Times { prefill_ms, ..times };
+        let (mut prefill_profile, mut profile) = (None, None);
+        if self.profile {
+            prefill_profile = Some(generator.profile_prefill(&request, PROFILE_REPLAYS)?);
+            profile = Some(batch.profile(position, PROFILE_REPLAYS)?);
+        }
         let (planned, taken) = (need.cache + need.step, before.saturating_sub(after));
         let driver = match modules.context().driver().is_simulated() {
             true => 0,
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let (sizes, dtype) = ([position, capacity, self.batch], generator.cache_dtype());
-        Ok(measurement(sizes, dtype, strategy, report.as_ref(), times, bytes))
+        let (sizes, dtype) = ([position, capacity, self.batch], batch.generator().cache_dtype());
+        let measured = measurement(sizes, dtype, strategy, report.as_ref(), times, bytes);
+        Ok(DecodeMeasurement { prefill_profile, profile, ..measured })
     }
 
     /// Runs equal sequences, and times the first.
@@ -302,5 +316,7 @@ fn measurement(
         allocated_bytes,
         measured_bytes,
         last_tokens,
+        prefill_profile: None,
+        profile: None,
     }
 }

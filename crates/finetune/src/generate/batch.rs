@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use retrograph_runtime::Profile;
+
 use super::request::{Request, Sampling};
 use super::ring::{AHEAD, Ring};
 use super::tokens::Sequence;
@@ -222,6 +224,20 @@ impl GenerationBatch {
         }
         self.send(advanced)?;
         Ok(true)
+    }
+
+    /// Profiles the operations of a step in which all sequences are at `position`, see
+    /// [`retrograph_runtime::profile`]. No step may be in flight. Sequences are unchanged.
+    ///
+    /// # Errors
+    /// If a graph with events cannot be built, or the device fails.
+    pub fn profile(&mut self, position: usize, replays: usize) -> Result<Profile> {
+        let slots = self.slots();
+        let positions = vec![position as u32; slots];
+        let sampling = Sampling::greedy().words(position + 1).repeat(slots);
+        let step = Step { tokens: &[], positions: &positions, sampling: &sampling };
+        let Generator { programs, several, stream, .. } = &mut self.generator;
+        several.as_mut().unwrap_or(programs).replayed_mut().profile(stream, step, replays)
     }
 
     /// Copies the tokens of the last step to the host; the tokens of some slots are new.

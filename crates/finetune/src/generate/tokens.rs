@@ -1,6 +1,6 @@
 //! The tokens of a text.
 
-use retrograph_runtime::Event;
+use retrograph_runtime::{Event, Profile};
 
 use super::request::{Request, Sampling};
 use super::workload::Step;
@@ -93,6 +93,20 @@ impl Generator {
             position += piece;
         }
         Ok(())
+    }
+
+    /// Profiles the operations of the prefill of the first tokens of a prompt: all, if one pass
+    /// computes them. See [`retrograph_runtime::profile`].
+    ///
+    /// # Errors
+    /// As [`Generator::tokens`], or if a graph with events cannot be built.
+    pub fn profile_prefill(&mut self, request: &Request<'_>, replays: usize) -> Result<Profile> {
+        self.require(request)?;
+        let Self { programs, stream, .. } = self;
+        let piece = programs.replayed().workload().sizes().piece(0, request.prompt.len());
+        let (tokens, sampling) = (&request.prompt[..piece], request.sampling.words(piece));
+        let step = Step { tokens, positions: &[0], sampling: &sampling };
+        programs.replayed_mut().profile(stream, step, replays)
     }
 
     /// Returns the device milliseconds of the prefill of a prompt. Clears the last text.

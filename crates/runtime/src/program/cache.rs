@@ -50,14 +50,14 @@
 //! must grow is replaced, and the old one is freed with its last program. Bound buffers and the
 //! driver's memory for graphs are not part of the budget.
 
-use retrograph_driver::Stream;
+use retrograph_driver::{Profile, Stream};
 
 use super::Bindings;
 use super::arena::Share;
 use super::arena::Sharing;
 use super::blueprint::Blueprint;
 use super::buckets::{Bucket, Buckets, ShapeError};
-use super::{BuildError, BuildOptions, Program, Rebound, StepError, StepOutcome};
+use super::{BuildError, BuildOptions, ProfileError, Program, Rebound, StepError, StepOutcome};
 use crate::modules::WarmModules;
 use crate::pass::{Controls, Pass};
 
@@ -294,6 +294,19 @@ impl<const N: usize, T> Cached<'_, N, T> {
     /// As [`Program::step`].
     pub fn step(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
         self.entry.program.step(stream, controls)
+    }
+
+    /// Like [`Program::profile`].
+    ///
+    /// # Errors
+    /// As [`Program::profile`].
+    pub fn profile(
+        &mut self,
+        stream: &Stream,
+        controls: &Controls,
+        replays: usize,
+    ) -> Result<Profile, ProfileError> {
+        self.entry.program.profile(stream, controls, replays)
     }
 
     /// Like [`Program::rebind`].
