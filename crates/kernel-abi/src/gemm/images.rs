@@ -168,11 +168,13 @@ image! {
 }
 image! {
     SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), GLU,
-    ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::Silu)
+    ["tma_128x128_cluster2", "tma_128x64", "tma_64x64_two_per_sm", "128x128"],
+    Epilogue::Glu(GatedActivation::Silu)
 }
 image! {
     GEGLU_NT = "gemm_bf16_nt_geglu", Nt, Bf16(Bf16, Bf16), GLU,
-    ["tma_128x128_cluster2", "tma_128x64", "128x128"], Epilogue::Glu(GatedActivation::GeluTanh)
+    ["tma_128x128_cluster2", "tma_128x64", "tma_64x64_two_per_sm", "128x128"],
+    Epilogue::Glu(GatedActivation::GeluTanh)
 }
 image! {
     SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), GLU_BACKWARD,
@@ -234,6 +236,9 @@ mod tests {
             }
             Mainloop::WarpSpecialized { cluster, .. } if cluster.m > 1 => {
                 format!("_cluster{}", cluster.m)
+            }
+            Mainloop::WarpSpecialized { .. } if tile.min_blocks_per_sm == 2 => {
+                "_two_per_sm".to_owned()
             }
             _ => String::new(),
         };

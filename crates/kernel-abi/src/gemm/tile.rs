@@ -133,6 +133,11 @@ impl TileConfig {
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
+    /// A warp-specialized tile with two blocks per SM.
+    const fn two_per_sm(shape: [u32; 2], stages: u32) -> Self {
+        Self { min_blocks_per_sm: 2, ..Self::warp_specialized(shape, stages) }
+    }
+
     /// A warp-specialized tile in clusters of two blocks along M.
     const fn clustered(shape: [u32; 2], stages: u32) -> Self {
         let mainloop = Mainloop::WarpSpecialized { stages, cluster: Cluster { m: 2, k: 1 } };
@@ -312,6 +317,7 @@ pub const QKV_ROPE: &[TileConfig] = &[
 pub const GLU: &[TileConfig] = &[
     TileConfig::clustered([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
+    TileConfig::two_per_sm([64, 64], 4),
     TileConfig::bf16([128, 128], [2, 4], [[64, 3], [32, 2], [32, 2]], 0, 1),
 ];
 

@@ -58,6 +58,11 @@ const fn in_clusters(time: u32, overhead: u32, launch: u32) -> TileCost {
     TileCost { launch: launch * CLOCK, ..measured(time, overhead) }
 }
 
+/// The cost of a tile with two blocks per SM; `time` is in hundredths of a clock.
+const fn two_per_sm(time: [u32; 2], overhead: u32) -> TileCost {
+    TileCost { blocks_per_sm: 2, time, overhead, launch: 0 }
+}
+
 /// Costs of [`SIMT`]. The last two are measurements with `wgmma`
 /// (docs/hardware/2026-11-22-loading-apart).
 const SIMT_COSTS: [TileCost; 11] = [
@@ -136,8 +141,14 @@ const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_WGRAD_COSTS[9],
 ];
 
-/// Costs of [`GLU`], fitted to benchmarks of SwiGLU except for the last one.
-const GLU_COSTS: [TileCost; 3] = [measured(1540, 700), measured(840, 560), cost(1, [22, 22], 770)];
+/// Costs of [`GLU`], fitted to benchmarks of SwiGLU except for the last one. The third one is for
+/// few rows (docs/hardware/2026-12-01-decode).
+const GLU_COSTS: [TileCost; 4] = [
+    measured(1540, 700),
+    measured(840, 560),
+    two_per_sm([1210, 1500], 120),
+    cost(1, [22, 22], 770),
+];
 /// Costs of [`GLU_BACKWARD`], fitted to benchmarks of SwiGLU except for the last one.
 const GLU_BACKWARD_COSTS: [TileCost; 4] =
     [measured(1530, 1260), measured(1430, 710), measured(1110, 520), cost(1, [11, 11], 1400)];
@@ -202,8 +213,9 @@ impl TileTable {
 
     /// Returns the index and configuration of the tile with the lowest predicted cost.
     fn select(self, product: Product) -> (usize, &'static TileConfig) {
-        let limits = Limits::of(self.tiles);
+        let limits = Limits::of(self.tiles.iter().filter(|tile| product.runs(tile)));
         let candidates = self.tiles.iter().zip(self.costs).enumerate();
+        let candidates = candidates.filter(|(_, (tile, _))| product.runs(tile));
         let suitable = candidates.filter(|(_, (tile, _))| product.suits(tile, limits));
         let best = suitable.min_by_key(|(_, (tile, cost))| product.cost(tile, cost));
         let (index, (tile, _)) = best.expect("the smallest tiles suit everything");
@@ -220,24 +232,26 @@ struct Product {
 }
 
 impl Product {
+    /// Whether `tile` can compute the product on the target.
+    fn runs(self, tile: &TileConfig) -> bool {
+        let GemmProblem { vectorized, tensor_maps, .. } = self.problem;
+        (vectorized || !tile.needs_vectorized_rows())
+            && (tensor_maps || !tile.needs_tensor_maps())
+            && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() }
+    }
+
     /// Whether the product can use `tile` without much waste: c is longer than half of the tile on
     /// each side, and at most a quarter of the stages is padding. Tiles and stages within `limits`
     /// always qualify. A cluster along K computes only one tile, because it does not load the next
     /// one before it has written the last.
     fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
-        let GemmProblem { m, n, k, vectorized, tensor_maps, .. } = self.problem;
+        let GemmProblem { m, n, k, .. } = self.problem;
         let block_k = tile.block_k();
         let padding = u64::from(k.div_ceil(block_k)) * u64::from(block_k) - u64::from(k);
         let deep = block_k <= limits.block_k || padding <= u64::from(k) / 3;
         let large = |tile: u32, extent: u32| tile <= limits.side || tile / 2 < extent;
-        let runs = (vectorized || !tile.needs_vectorized_rows())
-            && (tensor_maps || !tile.needs_tensor_maps())
-            && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
         let one_wave = tile.cluster().k == 1 || self.blocks(tile) <= usable_sms(tile);
-        runs && deep
-            && one_wave
-            && large(tile.shape[0] * tile.cluster().m, m)
-            && large(tile.shape[1], n)
+        deep && one_wave && large(tile.shape[0] * tile.cluster().m, m) && large(tile.shape[1], n)
     }
 
     /// Number of blocks of this launch and of the concurrent ones.
@@ -272,18 +286,18 @@ impl Product {
     }
 }
 
-/// Tiles up to these sizes suit every product.
+/// Tiles up to these sizes suit every product that they can compute.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Length of a stage: twice the shortest in the table.
+    /// Length of a stage: twice the shortest.
     block_k: u32,
     /// Side of a tile: the longer side of the smallest tile, at least 32.
     side: u32,
 }
 
 impl Limits {
-    fn of(tiles: &[TileConfig]) -> Self {
-        let minimum = |size: fn(&TileConfig) -> u32| tiles.iter().map(size).min().unwrap_or(0);
+    fn of<'a>(tiles: impl Iterator<Item = &'a TileConfig> + Clone) -> Self {
+        let minimum = |size: fn(&TileConfig) -> u32| tiles.clone().map(size).min().unwrap_or(0);
         let side = minimum(|tile| tile.shape[0].max(tile.shape[1]));
         Self { block_k: minimum(TileConfig::block_k) * 2, side: side.max(32) }
     }
@@ -366,10 +380,13 @@ fn dispatch_tile(
     let tiles = u32::try_from(tile.tiles(problem.m, problem.n)).unwrap_or(u32::MAX);
     let (blocks, persistent) = match tile.mainloop {
         Mainloop::WarpSpecialized { cluster, .. } => {
-            let resident = usable_sms(tile) as u32 / problem.planes.max(1);
+            let resident = usable_sms(tile) as u32 * tile.min_blocks_per_sm;
+            let resident = resident / problem.planes.max(1);
             let clusters = (tiles / cluster.m).min((resident / cluster.blocks()).max(1));
-            let cluster = cluster.blocks();
-            (clusters * cluster, Some(PersistentBlocks { resident, cluster }))
+            let blocks = clusters * cluster.blocks();
+            // A cluster along K computes one tile.
+            let persistent = PersistentBlocks { resident, cluster: cluster.m };
+            (blocks, (cluster.k == 1).then_some(persistent))
         }
         _ => (tiles, None),
     };

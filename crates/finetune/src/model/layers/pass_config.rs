@@ -36,6 +36,9 @@ pub(in crate::model) struct PassConfig {
 /// A tile of 128 × 128 on each of the 132 SMs of an H200.
 const MIN_FUSED_ELEMENTS: usize = 132 * 128 * 128;
 
+/// Rows of the tile for gated linear units of few rows.
+const FEW_ROWS: usize = 64;
+
 /// 10 µs of an f32 product, since a split is a separate launch. Estimated.
 const MIN_SPLIT_MULTIPLICATIONS: usize = 1 << 26;
 
@@ -95,7 +98,8 @@ impl PassConfig {
             has_backward: false,
             decodes: rows == 1,
             concurrent_micro_batches: 1,
-            min_fused_elements: MIN_FUSED_ELEMENTS,
+            // Few rows are bound by reading weights and by launches.
+            min_fused_elements: if batch * rows <= FEW_ROWS { 0 } else { MIN_FUSED_ELEMENTS },
             min_split_multiplications: min_split_multiplications(config.precision),
         }
     }

@@ -115,7 +115,7 @@ fn short_contractions_do_not_use_sliced_k() {
 
 #[test]
 fn padding_of_a_stage_is_limited() {
-    let limits = Limits::of(SIMT);
+    let limits = Limits::of(SIMT.iter());
     // The stages of the suitable tiles.
     let cases: [(u32, &[u32]); 3] = [
         (15, &[8, 16, 16, 16]),
@@ -124,7 +124,7 @@ fn padding_of_a_stage_is_limited() {
     ];
     for (k, expected) in cases {
         let product = Product { problem: problem([512, 512, k, 1]), wgmma: false };
-        let tiles = SIMT.iter().filter(|tile| product.suits(tile, limits));
+        let tiles = SIMT.iter().filter(|tile| product.runs(tile) && product.suits(tile, limits));
         assert_eq!(tiles.map(TileConfig::block_k).collect::<Vec<_>>(), expected, "{k}");
     }
 }
