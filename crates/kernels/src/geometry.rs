@@ -4,6 +4,7 @@ use retrograph_kernel_abi::RowKernel;
 
 use retrograph_kernel_abi::elementwise::ELEMENTS_PER_THREAD;
 
+pub(crate) use crate::launch::SMS;
 use crate::launch::{Dispatch, PersistentBlocks};
 
 /// The largest x extent of a grid.
@@ -14,10 +15,6 @@ pub(crate) const MAX_GRID_YZ: usize = 65_535;
 /// The largest extent of the operands of a matrix product, so that indices past the end of a padded
 /// tile fit in 32 bits.
 pub(crate) const MAX_EXTENT: usize = 0x7fff_ffff;
-
-/// SMs of the H100 SXM and H200. Every device has the grids that are chosen for them, so that the
-/// order of sums does not depend on the number of SMs; only the number of persistent blocks does.
-pub(crate) const SMS: u32 = 132;
 
 /// Threads of a block of an elementwise kernel.
 const ELEMENTWISE_THREADS: u32 = 256;

@@ -11,8 +11,11 @@ pub(crate) use retrograph_kernel_abi::{ArgumentTypes, Pointer};
 
 use crate::KernelError;
 use crate::checks::Check;
-use crate::geometry::SMS;
 use crate::problem::Problem;
+
+/// SMs of the H100 SXM and H200. Every device has the grids that are chosen for them, so that the
+/// order of sums does not depend on the number of SMs; only the number of persistent blocks does.
+pub(crate) const SMS: u32 = 132;
 
 /// Entry point and geometry of a launch on an SM target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -63,7 +63,7 @@ impl SmTarget {
             clusters: hopper,
             tma: hopper,
             smem_bytes_per_block: smem_kib << 10,
-            spills_at_80_registers: self.number >= 120,
+            spills_at_80_registers: self.number >= 100,
         }
     }
 }

@@ -217,7 +217,7 @@ fn violated(config: &InferenceConfig, capacity: usize, batch: usize) -> Option<S
     let sizes = [
         ("keys of a layer", capacity, model.kv_width()),
         ("attention scores of a prompt", capacity, MIN_ROWS.saturating_mul(heads)),
-        ("partial sums of attention", batch * shape.splits(), model.q_width()),
+        ("partial sums of attention", batch * shape.splits(batch), model.q_width()),
     ];
     let too_large = |&(_, positions, width): &(&str, usize, usize)| {
         u32::try_from(positions.saturating_mul(width)).is_err()

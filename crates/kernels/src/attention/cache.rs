@@ -19,7 +19,7 @@ use crate::gemm::operand::{GemmSizes, Operand, Strides};
 use crate::geometry::MAX_GRID_YZ;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
-/// Positions per split of a cache of at most 16 384 positions.
+/// The fewest positions per split.
 pub(super) const SPLIT_LEN: u32 = 64;
 
 gemm_kernels! {
@@ -59,16 +59,23 @@ impl KvCacheShape {
         self.kv_heads * self.head_dim
     }
 
-    /// Positions per split of [`DecodeAttention`](crate::attention::DecodeAttention). Results are
-    /// the same for every capacity up to the one at which splits become longer.
-    pub(crate) fn split_length(self) -> usize {
-        if self.capacity <= 16_384 { SPLIT_LEN as usize } else { DECODE_MAX_SPLIT_LEN as usize }
+    /// Positions per split of [`DecodeAttention`](crate::attention::DecodeAttention) for `batch`
+    /// sequences: more if there are many key heads of sequences, which fill the device with fewer
+    /// splits. Results are the same for every capacity up to 16 384.
+    pub(crate) fn split_length(self, batch: usize) -> usize {
+        let longest = DECODE_MAX_SPLIT_LEN as usize;
+        match batch.saturating_mul(self.kv_heads) {
+            _ if self.capacity > 16_384 => longest,
+            ..64 => SPLIT_LEN as usize,
+            64..128 => 2 * SPLIT_LEN as usize,
+            _ => longest,
+        }
     }
 
-    /// Number of splits of [`DecodeAttention`](crate::attention::DecodeAttention), each of which
-    /// needs a partial sum per head.
-    pub fn splits(self) -> usize {
-        self.capacity.div_ceil(self.split_length())
+    /// Number of splits of [`DecodeAttention`](crate::attention::DecodeAttention) for `batch`
+    /// sequences, each of which needs a partial sum per head.
+    pub fn splits(self, batch: usize) -> usize {
+        self.capacity.div_ceil(self.split_length(batch))
     }
 
     /// Checks the heads, and the length of both caches.

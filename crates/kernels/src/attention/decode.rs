@@ -34,10 +34,11 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
-/// The most blocks per SM for splits of [`SPLIT_LEN`] positions. Longer splits have more, as their
-/// blocks spend less of their time on queries. About three blocks run at a time; the others balance
-/// the load.
-const BLOCKS_PER_SM: u32 = 6;
+/// The most blocks per SM for splits of [`SPLIT_LEN`] positions: as many as run at a time.
+const BLOCKS_PER_SM: u32 = 3;
+/// The same for longer splits, per [`SPLIT_LEN`] positions. Their blocks spend less of their time
+/// on queries, and more blocks balance the load.
+const BLOCKS_OF_LONG_SPLITS: u32 = 6;
 
 /// Blocks of heads, of splits, and sequences.
 fn dispatch(kernel: &Signature, problem: &Problem) -> Option<Dispatch> {
@@ -173,7 +174,7 @@ impl<B: Copy> DecodeAttention<B> {
         let kv_heads = check.size("kv_heads", shape.kv_heads)?;
         let group = check.size("the heads of a group", shape.heads / shape.kv_heads)?;
         let head_dim = check.size("head_dim", head_dim)?;
-        let split_len = check.size("the positions of a split", shape.split_length())?;
+        let split_len = check.size("the positions of a split", shape.split_length(batch))?;
         let block_heads = sizes.block_heads([kv_heads, group], [head_dim, split_len]);
         let group_blocks = group.div_ceil(block_heads);
         let QkvParameters { pointers: [q, k, v], rank, lora_scale } = self.qkv(check)?;
@@ -314,7 +315,11 @@ impl Sizes {
     /// Blocks for the splits: one for each, unless many blocks then compute the same queries.
     fn split_blocks(&self, head_blocks: u32, split_len: u32) -> u32 {
         let others = u64::from(head_blocks) * u64::from(self.batch);
-        let most = u64::from(BLOCKS_PER_SM * SMS * split_len.div_ceil(SPLIT_LEN)) / others.max(1);
+        let per_sm = match split_len.div_ceil(SPLIT_LEN) {
+            0..=1 => BLOCKS_PER_SM,
+            longer => BLOCKS_OF_LONG_SPLITS * longer,
+        };
+        let most = u64::from(per_sm * SMS) / others.max(1);
         most.clamp(1, self.splits.into()) as u32
     }
 }
@@ -330,7 +335,8 @@ impl<B: Copy> Splits<B> {
     /// Checks the lengths and returns the sizes.
     fn check(self, check: Check, shape: KvCacheShape) -> Result<Sizes, KernelError> {
         let Self { partials, stats, position } = self;
-        let (heads, splits, batch) = (shape.heads, shape.splits(), position.len());
+        let (heads, batch) = (shape.heads, position.len());
+        let splits = shape.splits(batch);
         check.rule(batch > 0, "there must be a position for each sequence", batch)?;
         let some = splits > 0 && shape.head_dim > 0;
         let rule = "the cache must have a position and heads an element";
@@ -394,7 +400,8 @@ impl<B: Copy> DecodeAttentionCombine<B> {
             capacity: check.size("the capacity", shape.capacity)?,
             heads,
             head_dim: check.size("head_dim", shape.head_dim)?,
-            split_len: check.size("the positions of a split", shape.split_length())?,
+            split_len: check
+                .size("the positions of a split", shape.split_length(position.len()))?,
             window: check_window(check, window)?,
             splits,
         };
@@ -415,7 +422,7 @@ mod tests {
         };
         assert_eq!(blocks(16, 8, 2, 64), 16);
         assert_eq!(blocks(128, 1, 2, 64), 128);
-        assert_eq!(blocks(128, 8, 2, 64), 49);
+        assert_eq!(blocks(128, 8, 2, 64), 24);
         // Longer splits have more blocks.
         assert_eq!(blocks(128, 8, 2, 256), 128);
         assert_eq!(blocks(512, 8, 2, 256), 198);

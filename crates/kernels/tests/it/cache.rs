@@ -86,7 +86,7 @@ impl Case {
             (held, device.upload(&own))
         });
         let caches = caches(&device, self.format, [&keys, &values], self.shift);
-        let splits = shape.heads * shape.splits();
+        let splits = shape.heads * shape.splits(1);
         let partials = device.unwritten(splits * shape.head_dim);
         let (stats, out) = (device.unwritten(splits * 2), device.unwritten(self.q.len()));
         let position = device.upload(&[self.position as u32]);

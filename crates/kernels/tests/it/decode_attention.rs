@@ -38,6 +38,8 @@ struct Case {
     past: [Vec<f32>; 2],
     low_scale: f32,
     softcap: Option<f32>,
+    /// Sequences like this one that are computed together.
+    copies: usize,
 }
 
 impl Case {
@@ -72,12 +74,13 @@ impl Case {
             past,
             low_scale: 0.5,
             softcap: None,
+            copies: 1,
         }
     }
 
     /// The output and both caches.
     fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
-        run(&[self], data_of, self.shape.capacity).remove(0)
+        run(&vec![self; self.copies], data_of, self.shape.capacity).remove(0)
     }
 
     fn scale(&self) -> f32 {
@@ -181,7 +184,7 @@ fn run(sequences: &[&Case], data_of: [bool; 3], cache_positions: usize) -> Vec<[
         sequences.iter().map(of_sequence).collect::<Vec<_>>().concat()
     });
     let caches = caches(&device, first.format, [&past[0], &past[1]], 0);
-    let splits = sequences.len() * shape.heads * shape.splits();
+    let splits = sequences.len() * shape.heads * shape.splits(sequences.len());
     let partials = device.unwritten(splits * shape.head_dim);
     let stats = device.unwritten(splits * 2);
     let len = shape.heads * shape.head_dim;
@@ -348,7 +351,7 @@ fn the_heads_of_a_block_change_no_bit() {
             let alone = case.run([true; 3]).concat();
             // The more sequences there are, the more heads a block has.
             for blocks in 1..=heads {
-                let sequences = vec![&case; 132_usize.div_ceil(case.shape.splits() * blocks)];
+                let sequences = vec![&case; 132_usize.div_ceil(case.shape.splits(1) * blocks)];
                 for found in run(&sequences, [true; 3], case.shape.capacity) {
                     let what =
                         format!("{heads} heads of {head_dim} in {blocks} blocks, {format:?}");
@@ -364,8 +367,11 @@ fn the_splits_of_a_block_change_no_bit() {
     let mut data = Data::new("cache splits of a block");
     for format in [Format::F32, Format::Bf16] {
         let first = Case::new(&mut data, [1024, 2, 1, 8], 1023, 4, format);
-        // The more sequences there are, the more of 16 splits a block has: 2, 3 and all.
-        for (window, count) in [(None, 60), (None, 400), (Some(90), 60), (Some(600), 130)] {
+        // The more sequences there are, the more splits a block has, and the longer they are: three
+        // of 16, and all of four.
+        for (window, [few, many]) in
+            [(None, [7, 60]), (None, [130, 1600]), (Some(90), [7, 60]), (Some(600), [130, 1600])]
+        {
             // The cache of the last sequence is full.
             let cases = [1023, 639, 640, 900, 63, 0, 1100].map(|position| {
                 let other = Case::new(&mut data, [1024, 2, 1, 8], position, 4, format);
@@ -373,16 +379,33 @@ fn the_splits_of_a_block_change_no_bit() {
                     .map(|at| Part { b: first.parts[at].b.clone(), ..other.parts[at].clone() });
                 Case { parts, window, gammas: first.gammas.clone(), ..other }
             });
-            let alone = cases.each_ref().map(|case| {
-                case.check([true; 3], &format!("position {} of {window:?}", case.position));
-                case.run([true; 3]).concat()
-            });
-            let sequences: Vec<_> = cases.iter().cycle().take(count).collect();
-            let found = run(&sequences, [true; 3], first.shape.capacity);
-            for (index, found) in found.into_iter().enumerate() {
-                let what = format!("{index} of {count}, window {window:?}, {format:?}");
-                same_bits(&found.concat(), &alone[index % cases.len()], &what);
+            let of = |count| {
+                let sequences: Vec<_> = cases.iter().cycle().take(count).collect();
+                run(&sequences, [true; 3], first.shape.capacity)
+            };
+            let few = of(few);
+            for (index, found) in of(many).into_iter().enumerate() {
+                let what = format!("{index} of {many}, window {window:?}, {format:?}");
+                same_bits(&found.concat(), &few[index % cases.len()].concat(), &what);
             }
+        }
+    }
+}
+
+/// Splits have 128 positions for 64 sequences of a key head, and 256 for more.
+#[test]
+fn longer_splits_of_many_sequences_match_the_reference() {
+    let mut data = Data::new("cache splits of many sequences");
+    for (copies, window, format) in [
+        (64, None, Format::F32),
+        (64, Some(150), Format::Bf16),
+        (130, None, Format::Bf16),
+        (130, Some(200), Format::F32),
+    ] {
+        for position in [63, 127, 256, 299, 320] {
+            let case = Case::new(&mut data, [300, 3, 1, 16], position, 4, format);
+            let case = Case { copies, window, ..case };
+            case.check([true; 3], &format!("{position} of {copies}, {window:?}, {format:?}"));
         }
     }
 }

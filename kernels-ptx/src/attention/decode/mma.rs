@@ -1,9 +1,9 @@
 //! The products of a split by tensor cores, for a cache in bf16.
 //!
 //! A warp computes a unit of 16 positions and 64 elements of a head. The eight warps together cover
-//! 64 positions and 128 elements, which is a whole split for most models. Queries and weights,
-//! which are f32, are sums of three bf16 numbers, whose products with keys and values are exact in
-//! f32.
+//! 64 positions and 128 elements, or 128 positions of heads of up to 64 elements. Queries and
+//! weights, which are f32, are sums of three bf16 numbers, whose products with keys and values are
+//! exact in f32.
 //!
 //! **Scores.** Positions are the 16 rows of `mma.m16n8k16`, and heads the 8 columns. Any order of K
 //! is valid if it is the same for both operands, so a lane loads 8 consecutive elements of two
@@ -26,19 +26,39 @@ use crate::primitives::registers::{Registers, registers, set, values};
 const UNIT_POSITIONS: u32 = 16;
 /// Elements of a unit.
 const UNIT_ELEMENTS: u32 = 64;
-/// Units of positions that are computed at a time.
-const UNITS: u32 = WARPS * UNIT_ELEMENTS / HEAD_CHUNK;
-/// Positions that are computed at a time.
-const BLOCK_POSITIONS: u32 = UNITS * UNIT_POSITIONS;
+/// Units of positions that are computed at a time, of heads that are not narrow.
+const WIDE_UNITS: u32 = WARPS * UNIT_ELEMENTS / HEAD_CHUNK;
+
+/// The unit of a warp.
+struct Unit<'k> {
+    /// Its index among the units of positions.
+    index: Value<'k, u32>,
+    /// 1 if it has the second half of the elements, else 0.
+    half: Value<'k, u32>,
+    /// Positions that are computed at a time.
+    positions: Value<'k, u32>,
+}
+
+impl<'k> Unit<'k> {
+    fn of_warp(block: &BlockSplits<'_, 'k>) -> Self {
+        let is_narrow = block.head_dim.le(UNIT_ELEMENTS);
+        let count = is_narrow.select(WARPS, WIDE_UNITS);
+        // Computed twice, which needs a register less.
+        let index = || block.warp & (count - 1);
+        let half = (block.warp - index()) >> WIDE_UNITS.ilog2();
+        let positions = count * UNIT_POSITIONS;
+        Self { index: index(), half, positions }
+    }
+}
 
 /// Stores the dot products of each query and the keys of the old positions.
 pub(super) fn store_scores(split: &Split<'_, '_>) {
     let Split { block, old, .. } = *split;
-    let BlockSplits { k, target, lane, warp, heads, head_dim, split_len, scores, .. } = *block;
-    let (unit, half) = (warp % UNITS, warp / UNITS);
+    let BlockSplits { k, target, lane, heads, head_dim, split_len, scores, .. } = *block;
+    let Unit { index: unit, half, positions } = Unit::of_warp(block);
     let (group, member) = (lane >> 2, lane & 3);
     let other = split.other_scores.expect("warps compute two dot products");
-    k.range(unit * UNIT_POSITIONS, old, BLOCK_POSITIONS, |j| {
+    k.range(unit * UNIT_POSITIONS, old, positions, |j| {
         let dots_of_parts = [(); 3].map(|()| acc_row(&k, 8)[0]);
         k.range(half * UNIT_ELEMENTS, head_dim, HEAD_CHUNK, |first| {
             let elements = [0, 32].map(|chunk| first + chunk + member * 8);
@@ -67,6 +87,7 @@ pub(super) fn store_scores(split: &Split<'_, '_>) {
                 k.when(is_nan, || dot.set(exact_dot(split, half, position, head)));
                 let dot = dot.get();
                 k.when_else(half.eq(0), || scores.store(at, dot), || other.store(at, dot));
+                k.when(head_dim.le(UNIT_ELEMENTS), || other.store(at, 0.0));
             });
         }
     });
@@ -95,13 +116,13 @@ fn exact_dot<'k>(
 /// Writes the sum of the values, weighted by the exponentials, to the partial result of each head.
 pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
     let Split { block, old, sums: sums_of_units, .. } = *split;
-    let BlockSplits { k, target, lane, warp, heads, head_dim, .. } = *block;
-    let (unit, half) = (warp % UNITS, warp / UNITS);
+    let BlockSplits { k, target, lane, heads, head_dim, .. } = *block;
+    let Unit { index: unit, half, positions } = Unit::of_warp(block);
     let (group, member) = (lane >> 2, lane & 3);
     k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
         let i = head_chunk + half * UNIT_ELEMENTS + group * 8;
         let sums = acc_row(&k, UNIT_ELEMENTS);
-        k.range(unit * UNIT_POSITIONS, old, BLOCK_POSITIONS, |j| {
+        k.range(unit * UNIT_POSITIONS, old, positions, |j| {
             let first = j + member * 4;
             let at = [0, 1, 2, 3].map(|row| [first + row, i]);
             let rows = load_eights(split, split.values, at);
@@ -123,8 +144,13 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
                 k.mma_m16n8k16_bf16([low[0], zero, low[1], zero], b, *sums);
             }
         });
+        // Computed again, since the loop needs all registers.
+        let is_narrow = head_dim.le(UNIT_ELEMENTS);
+        let chunk_log2 = is_narrow.select(UNIT_ELEMENTS.ilog2(), HEAD_CHUNK.ilog2());
+        let Unit { index: unit, half, .. } = Unit::of_warp(block);
+        let (group, member) = (k.lane() >> 2, k.lane() & 3);
         k.when(group.lt(heads.count), || {
-            let row = (unit * heads.count + group) * HEAD_CHUNK;
+            let row = (unit * heads.count + group) << chunk_log2;
             let to = sums_of_units.at(row + half * UNIT_ELEMENTS + member * 16);
             for column in [0, 1] {
                 let elements: Vec<_> =
@@ -136,13 +162,15 @@ pub(super) fn add_values<'k>(split: &Split<'_, 'k>, partials: Partials<'k>) {
             }
         });
         k.barrier();
-        k.range(k.tid_x(), heads.count * HEAD_CHUNK, 32 * WARPS, |index| {
-            let (head, i) = (index / HEAD_CHUNK, head_chunk + index % HEAD_CHUNK);
+        let (chunk, len) = (k.constant(1) << chunk_log2, heads.count << chunk_log2);
+        k.range(k.tid_x(), len, 32 * WARPS, |index| {
+            let (head, i) = (index >> chunk_log2, head_chunk + (index & (chunk - 1)));
             k.when(i.lt(head_dim), || {
-                let sums = (0..UNITS)
-                    .map(|unit| sums_of_units.load(heads.count * (unit * HEAD_CHUNK) + index));
-                let total = sums.reduce(|sum, part| sum + part).expect("there is a unit");
-                partials.of(head).store(i, split.add_new_value(total, head, i));
+                let (total, units) = (k.var(0.0f32), is_narrow.select(WARPS, WIDE_UNITS));
+                k.range(index, len * units, len, |at| {
+                    total.add_assign(sums_of_units.load(at));
+                });
+                partials.of(head).store(i, split.add_new_value(total.get(), head, i));
             });
         });
         k.barrier();

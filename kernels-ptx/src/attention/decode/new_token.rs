@@ -108,7 +108,19 @@ impl<'k> NewToken<'k> {
 
     /// Computes the queries of `heads` before norm and RoPE; [`Self::compute`] completes them.
     pub(super) fn project_queries(&self, heads: Heads<'k>) {
-        self.project(self.projections[0], heads.first, heads.count, self.q);
+        let (k, from, padded) = (self.k, self.projections[0], self.padded);
+        // Vectors of all queries are in flight together.
+        let is_plain = from.t.is_null() & padded.eq(self.head_dim) & (from.x.address() & 15).eq(0);
+        k.when_else(
+            is_plain,
+            || {
+                k.range(k.tid_x() * 4, heads.count * padded, k.ntid_x() * 4, |index| {
+                    let x = from.x.load_vec4(heads.first * self.head_dim + index);
+                    self.q.store_vec4(index, x);
+                });
+            },
+            || self.project(from, heads.first, heads.count, self.q),
+        );
     }
 
     /// Completes the queries of `heads`. If `in_split`, also computes key and value, which the

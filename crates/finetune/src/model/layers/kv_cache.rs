@@ -118,7 +118,7 @@ impl LayerKv {
         out: Activation,
     ) -> Result<()> {
         let Self { caches, positions: position, shape, window, scale, softcap, .. } = *self;
-        let runs = position.len() * shape.heads * shape.splits();
+        let runs = position.len() * shape.heads * shape.splits(position.len());
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
         let attention = DecodeAttention {
