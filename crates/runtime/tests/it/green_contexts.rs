@@ -13,7 +13,7 @@ use retrograph_runtime::{Bindings, Context, DeviceBuffer, Driver, Pass, Policy, 
 
 use crate::device::{Device, device};
 use crate::programs::build;
-use crate::support::numbers::Data;
+use crate::support::numbers::{Data, same_bits};
 
 /// SMs of the green context.
 const PART: u32 = 48;
@@ -61,21 +61,20 @@ impl Drop for Green {
     }
 }
 
-/// The product of more tiles than SMs.
-fn product(device: &Device) -> Vec<f32> {
-    let mut data = Data::new("a product in a green context");
-    let [rows, inputs, outputs] = [1000, 328, 2056];
-    let shape = GemmShape { rows, inputs, outputs };
+/// Sizes of a product of more tiles than SMs.
+const SHAPE: GemmShape = GemmShape { rows: 1000, inputs: 328, outputs: 2056 };
+
+/// The product of these operands.
+fn product(device: &Device, operands: &[Vec<bf16>; 2]) -> Vec<f32> {
+    let shape @ GemmShape { rows, inputs, outputs } = SHAPE;
     let mut pass = Pass::new("product");
     let x = pass.external::<bf16>("x", rows * inputs);
     let w = pass.external::<bf16>("w", outputs * inputs);
     let y = pass.external::<f32>("y", rows * outputs);
     let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
     pass.launch(fprop.launch_in(DType::Bf16).unwrap()).unwrap();
-    let [x_data, w_data] = [x.len(), w.len()].map(|len| {
-        let values: Vec<bf16> = data.uniform(len, 2.0).into_iter().map(bf16::from_f32).collect();
-        DeviceBuffer::from_slice(&device.stream, &values).unwrap()
-    });
+    let [x_data, w_data] =
+        operands.each_ref().map(|values| DeviceBuffer::from_slice(&device.stream, values).unwrap());
     let y_data = DeviceBuffer::from_slice(&device.stream, &vec![f32::NAN; y.len()]).unwrap();
     let mut bindings = Bindings::new();
     bindings.bind(x, &x_data).bind(w, &w_data).bind(y, &y_data);
@@ -99,6 +98,10 @@ fn a_program_in_a_green_context_has_the_same_bits() {
     let context = unsafe { Context::from_raw(&green.driver, green.raw, green.clone()) }.unwrap();
     assert_eq!(context.multiprocessors(), PART);
     let stream = Stream::new(&context).unwrap();
-    let (part, all) = (product(&Device { context, stream }), product(&whole));
-    assert!(part.iter().zip(&all).all(|(part, all)| part.to_bits() == all.to_bits()));
+    let mut data = Data::new("a product in a green context");
+    let GemmShape { rows, inputs, outputs } = SHAPE;
+    let operands = [rows * inputs, outputs * inputs]
+        .map(|len| data.uniform(len, 2.0).into_iter().map(bf16::from_f32).collect());
+    let part = product(&Device { context, stream }, &operands);
+    same_bits(&part, &product(&whole, &operands), "a part of the SMs");
 }
