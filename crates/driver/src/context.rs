@@ -59,8 +59,8 @@ impl Context {
         Ok(Self { inner: LIVE.find_or_make(driver, Which::Primary(index), make)? })
     }
 
-    /// Borrows a context that somebody else made, for example by `cuCtxCreate`. It is not destroyed
-    /// here: the context and all objects in it hold `owner`, and the last of them drops it. Makes
+    /// Borrows a context that somebody else made, for example by `cuCtxCreate` or
+    /// `cuCtxFromGreenCtx`. It is not destroyed here: the context and all objects in it hold `owner`, and the last of them drops it. Makes
     /// the context current on this thread.
     ///
     /// The same handle gives the same context while that lives, so all users share its captures and

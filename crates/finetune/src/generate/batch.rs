@@ -230,9 +230,13 @@ impl GenerationBatch {
     /// [`retrograph_runtime::profile`]. No step may be in flight. Sequences are unchanged.
     ///
     /// # Errors
-    /// If a graph with events cannot be built, or the device fails.
+    /// If the position is not below the capacity, a graph with events cannot be built, or the
+    /// device fails.
     pub fn profile(&mut self, position: usize, replays: usize) -> Result<Profile> {
-        let slots = self.slots();
+        let (slots, capacity) = (self.slots(), self.generator.capacity());
+        if position >= capacity {
+            return Err(Error::PromptTooLong { tokens: position, capacity });
+        }
         let positions = vec![position as u32; slots];
         let sampling = Sampling::greedy().words(position + 1).repeat(slots);
         let step = Step { tokens: &[], positions: &positions, sampling: &sampling };

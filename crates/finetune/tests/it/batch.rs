@@ -390,6 +390,29 @@ fn a_text_without_logits_ends_and_says_where() {
 }
 
 #[test]
+fn profiles_leave_the_state_as_it_is() {
+    let config = wide(Mode::Frozen, Precision::BF16);
+    let asked = Asked { max_tokens: 6, ..asked()[1].clone() };
+    let tokens = |is_profiled: bool| {
+        let mut batch = batch(&config, options(2, 16));
+        if is_profiled {
+            let capacity = batch.generator().capacity();
+            let error = batch.profile(capacity, 1).unwrap_err();
+            assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
+            let profile = batch.profile(capacity - 1, 1).unwrap();
+            assert!(profile.operations.iter().any(|one| one.kernel.starts_with("decode_")));
+        }
+        batch.start(&asked.request()).unwrap();
+        let mut tokens = Vec::new();
+        while batch.is_active() {
+            tokens.extend(batch.step().unwrap().into_iter().map(|advance| advance.event));
+        }
+        tokens
+    };
+    assert_eq!(tokens(true), tokens(false));
+}
+
+#[test]
 fn a_text_without_logits_leaves_the_others_as_they_are() {
     let bad = 255;
     let mut config = wide(Mode::Frozen, Precision::BF16);
