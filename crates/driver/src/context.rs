@@ -60,8 +60,8 @@ impl Context {
     }
 
     /// Borrows a context that somebody else made, for example by `cuCtxCreate` or
-    /// `cuCtxFromGreenCtx`. It is not destroyed here: the context and all objects in it hold `owner`, and the last of them drops it. Makes
-    /// the context current on this thread.
+    /// `cuCtxFromGreenCtx`. It is not destroyed here: the context and all objects in it hold
+    /// `owner`, and the last of them drops it. Makes the context current on this thread.
     ///
     /// The same handle gives the same context while that lives, so all users share its captures and
     /// faults; `owner` is then dropped. So is the owner of a primary context, for which this
