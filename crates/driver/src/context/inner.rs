@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::{
     CU_STREAM_NON_BLOCKING, CUcontext, CUdevResource, CUdevResourceType, CUdevice,
-    CUdevice_attribute, CUstream,
+    CUdevice_attribute, CUresult, CUstream,
 };
 
 use crate::call::CallError;
@@ -75,8 +75,8 @@ impl Inner {
         let info = driver.info(device)?;
         let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let max_shared_bytes = driver.attribute(device, limit)?;
+        let multiprocessors = multiprocessors_of(driver, raw)?.unwrap_or(info.multiprocessors);
         let service = service_stream(driver, raw)?;
-        let multiprocessors = multiprocessors_of(driver, raw).unwrap_or(info.multiprocessors);
         let (driver, hot_path) = (driver.clone(), PreparedCalls::new(raw, driver.table()));
         Ok(Self {
             hot_path,
@@ -101,14 +101,18 @@ fn refuse_in_capture() -> Result<()> {
 }
 
 /// SMs that work of a context may use; `None` if the driver cannot tell, as before CUDA 12.4.
-fn multiprocessors_of(driver: &Driver, raw: CUcontext) -> Option<u32> {
-    let (ask, kind) =
-        (driver.table().cuCtxGetDevResource?, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM);
-    let mut resource = CUdevResource::default();
+fn multiprocessors_of(driver: &Driver, raw: CUcontext) -> Result<Option<u32>, CallError> {
+    let Some(ask) = driver.table().cuCtxGetDevResource else { return Ok(None) };
+    let (mut resource, kind) =
+        (CUdevResource::default(), CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM);
     // SAFETY: the caller holds the context, and `resource` is valid for writing.
-    unsafe { ask(raw, &mut resource, kind) }.ok().ok()?;
+    let code = unsafe { ask(raw, &mut resource, kind) };
+    if code == CUresult::CUDA_ERROR_NOT_SUPPORTED {
+        return Ok(None);
+    }
+    driver.check("cuCtxGetDevResource", code)?;
     // SAFETY: resources of this type have multiprocessors.
-    Some(unsafe { resource.anonymous.sm }.smCount).filter(|count| *count > 0)
+    Ok(Some(unsafe { resource.anonymous.sm }.smCount).filter(|count| *count > 0))
 }
 
 fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
