@@ -1,6 +1,6 @@
 //! Attention of one new token per sequence over its KV cache (flash-decoding): positions are split
 //! among blocks. The number of sequences (`batch` in shapes) is the length of `position`. The
-//! result of a sequence has the same bits alone and in a batch.
+//! result of a sequence has the same bits in every batch with splits of the same length.
 //!
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] combines them. Only
 //! positions in use are read, in f32 or bf16. Everything has the precision of f32.
