@@ -42,7 +42,7 @@ macro_rules! __resource_functions {
             ) since 12040;
             /// Destroys a green context.
             fn cuGreenCtxDestroy(context: $crate::CUgreenCtx) since 12040;
-            /// Writes the context that stands for a green context in other functions.
+            /// Writes the `CUcontext` of a green context, which all other functions take.
             fn cuCtxFromGreenCtx(
                 context: *mut $crate::CUcontext, green: $crate::CUgreenCtx
             ) since 12040;

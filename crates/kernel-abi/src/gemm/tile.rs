@@ -280,7 +280,7 @@ pub const MULTISTAGE_BF16: &[TileConfig] = &[
 /// Number of tiles of [`MULTISTAGE_BF16`] whose contraction is split in a cluster.
 pub const CLUSTER_SPLIT_K_TILES: usize = 3;
 
-/// Tiles of weight gradients: those of [`MULTISTAGE_BF16`] without split-K in a cluster.
+/// Tiles of weight gradients: [`MULTISTAGE_BF16`] without the tiles that split K in a cluster.
 pub const MULTISTAGE_BF16_WGRAD: &[TileConfig] = MULTISTAGE_BF16.split_at(CLUSTER_SPLIT_K_TILES).1;
 
 /// Tiles of products of bf16 and NF4. NF4 codes also need shared memory, so there are fewer stages.

@@ -260,7 +260,7 @@ fn a_dropped_phase_is_found() {
 
 #[test]
 fn a_wrong_transaction_count_is_found() {
-    // The expected bytes of a stage are those of a plus 16384 of b.
+    // A stage expects the bytes of a and 16384 bytes of b.
     let bytes = [PRODUCER, "min.u32", "add.u32"];
     let early = Expected { says: IN_FLIGHT, at: PREVIOUS_READ };
     check(early, |edited| edited.replace(&bytes, " 16384;", " 8192;"));

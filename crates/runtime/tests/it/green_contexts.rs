@@ -5,13 +5,14 @@ use std::sync::Arc;
 use half::bf16;
 use retrograph_driver_sys::{
     CU_GREEN_CTX_DEFAULT_STREAM, CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType,
-    CUgreenCtx, CUresult,
+    CUdevSmResource, CUgreenCtx, CUresult, DriverTable,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::{Fprop, GemmShape};
 use retrograph_runtime::{Bindings, Context, DeviceBuffer, Driver, Pass, Policy, Stream};
 
 use crate::device::{Device, device};
+use crate::failing_programs::Bench;
 use crate::programs::build;
 use crate::support::numbers::{Data, same_bits};
 
@@ -61,11 +62,19 @@ impl Drop for Green {
     }
 }
 
-/// Sizes of a product of more tiles than SMs.
-const SHAPE: GemmShape = GemmShape { rows: 1000, inputs: 328, outputs: 2056 };
+/// Sizes of a product of more tiles than the green context has SMs.
+const SHAPE: GemmShape = GemmShape { rows: 600, inputs: 72, outputs: 1032 };
 
-/// The product of these operands.
-fn product(device: &Device, operands: &[Vec<bf16>; 2]) -> Vec<f32> {
+/// Random operands of the product.
+fn operands() -> [Vec<bf16>; 2] {
+    let mut data = Data::new("a product in a green context");
+    let GemmShape { rows, inputs, outputs } = SHAPE;
+    [rows * inputs, outputs * inputs]
+        .map(|len| data.uniform(len, 2.0).into_iter().map(bf16::from_f32).collect())
+}
+
+/// The product of these operands, and the blocks of its launch.
+fn product(device: &Device, operands: &[Vec<bf16>; 2]) -> (Vec<f32>, u32) {
     let shape @ GemmShape { rows, inputs, outputs } = SHAPE;
     let mut pass = Pass::new("product");
     let x = pass.external::<bf16>("x", rows * inputs);
@@ -80,7 +89,36 @@ fn product(device: &Device, operands: &[Vec<bf16>; 2]) -> Vec<f32> {
     bindings.bind(x, &x_data).bind(w, &w_data).bind(y, &y_data);
     let mut program = build(device, &pass, &bindings, Policy::Manual).unwrap();
     program.step(&device.stream, &pass.controls()).unwrap();
-    y_data.download(&device.stream).unwrap()
+    let y = y_data.download(&device.stream).unwrap();
+    // SAFETY: the graph is not launched.
+    let graph = unsafe { program.graph(&device.stream) }.unwrap();
+    let nodes = graph.nodes().unwrap().into_iter();
+    let blocks = nodes.map(|node| graph.kernel_params(node).unwrap().geometry.grid[0]);
+    (y, blocks.max().unwrap())
+}
+
+/// Reports [`PART`] SMs.
+unsafe extern "C" fn part_of_device(
+    _: CUcontext,
+    resource: *mut CUdevResource,
+    kind: CUdevResourceType,
+) -> CUresult {
+    // SAFETY: the caller gives a valid pointer.
+    let resource = unsafe { &mut *resource };
+    resource.r#type = kind;
+    resource.anonymous.sm = CUdevSmResource { smCount: PART, ..CUdevSmResource::default() };
+    CUresult::CUDA_SUCCESS
+}
+
+#[test]
+fn a_launch_has_as_many_persistent_blocks_as_the_context_has_sms() {
+    let change = |table: &mut DriverTable| table.cuCtxGetDevResource = Some(part_of_device);
+    let [whole, part] = [Bench::new(0), Bench::with_table(0, change)].map(|bench| bench.device);
+    assert_eq!([&whole, &part].map(|it| it.context.multiprocessors()), [132, PART]);
+    let operands = operands();
+    let ((all, blocks), (fewer, part)) = (product(&whole, &operands), product(&part, &operands));
+    assert!(blocks > PART && part == PART, "{blocks} and {part}");
+    same_bits(&fewer, &all, "with fewer blocks");
 }
 
 /// The simulator refuses green contexts.
@@ -98,10 +136,8 @@ fn a_program_in_a_green_context_has_the_same_bits() {
     let context = unsafe { Context::from_raw(&green.driver, green.raw, green.clone()) }.unwrap();
     assert_eq!(context.multiprocessors(), PART);
     let stream = Stream::new(&context).unwrap();
-    let mut data = Data::new("a product in a green context");
-    let GemmShape { rows, inputs, outputs } = SHAPE;
-    let operands = [rows * inputs, outputs * inputs]
-        .map(|len| data.uniform(len, 2.0).into_iter().map(bf16::from_f32).collect());
-    let part = product(&Device { context, stream }, &operands);
-    same_bits(&part, &product(&whole, &operands), "a part of the SMs");
+    let operands = operands();
+    let (part, blocks) = product(&Device { context, stream }, &operands);
+    assert_eq!(blocks, PART);
+    same_bits(&part, &product(&whole, &operands).0, "a part of the SMs");
 }

@@ -26,7 +26,7 @@ use crate::primitives::registers::{Registers, registers, set, values};
 const UNIT_POSITIONS: u32 = 16;
 /// Elements of a unit.
 const UNIT_ELEMENTS: u32 = 64;
-/// Units of positions that are computed at a time, of heads that are not narrow.
+/// Units of positions that are computed at a time, if heads have more than [`UNIT_ELEMENTS`].
 const WIDE_UNITS: u32 = WARPS * UNIT_ELEMENTS / HEAD_CHUNK;
 
 /// The unit of a warp.
