@@ -413,6 +413,14 @@ fn profiles_leave_the_state_as_it_is() {
 }
 
 #[test]
+fn one_launch_computes_gate_up_and_swiglu_of_many_sequences() {
+    let config = wide(Mode::Frozen, Precision::BF16);
+    let profile = batch(&config, options(16, 16)).profile(5, 1).unwrap();
+    let count = |kernel| profile.operations.iter().filter(|one| one.kernel == kernel).count();
+    assert_eq!([count("gemm_swiglu_fprop"), count("swiglu")], [config.model.layers, 0]);
+}
+
+#[test]
 fn a_text_without_logits_leaves_the_others_as_they_are() {
     let bad = 255;
     let mut config = wide(Mode::Frozen, Precision::BF16);
